@@ -11,7 +11,6 @@ A model without states is run: `outputs = asr.run({"features": x})`, rows of sev
 """
 
 from runtime_lite.decoding.generation import Generation
-from runtime_lite.decoding.sampling import Sampling
 from runtime_lite.errors import (
     BadInput,
     BundleRefused,
@@ -23,11 +22,13 @@ from runtime_lite.errors import (
     InternalError,
     Overloaded,
     RuntimeLiteError,
+    StreamLost,
 )
 from runtime_lite.executors.child import in_child
 from runtime_lite.format.manifest import Manifest
 from runtime_lite.format.manifest_json import json_from_manifest, manifest_from_json
 from runtime_lite.format.reader import Bundle, read_bundle, write_tar
+from runtime_lite.format.sampling import Sampling
 from runtime_lite.model import Model
 from runtime_lite.runtime import Runtime
 from runtime_lite.scheduling.task import BULK, CHUNK, INTERACTIVE, UTTERANCE, ServiceClass
@@ -62,6 +63,7 @@ __all__ = [
     "ServiceClass",
     "Snapshot",
     "Stream",
+    "StreamLost",
     "Ticket",
     "in_child",
     "json_from_manifest",

@@ -7,6 +7,7 @@
     the machine  ExecutorFailed  5   the backend crashed, hung or ran out of memory
     the load     Overloaded      5   refused when it came in: the queued work takes too long
     the load     Dropped         5   dropped before it was done; the error has the reason
+    the load     StreamLost      5   no stream of this name and generation is here; which chunk counted last
     the caller   Cancelled       2   cancelled by its caller
     ours         InternalError   1   a bug of runtime_lite
 
@@ -93,6 +94,25 @@ class Dropped(_WithReason):
     """
 
     exit_code = 5
+
+
+class StreamLost(_WithReason):
+    """A chunk came to a worker where its stream is not, or is in another generation; nothing was run.
+
+    Attributes:
+        reason: short and constant.
+        last_counted: number of the last chunk that counted, -1 for none; None where that is not known.
+    """
+
+    exit_code = 5
+
+    def __init__(self, message: str, reason: str, last_counted: int | None = None) -> None:
+        super().__init__(message, reason)
+        self.last_counted = last_counted
+
+    def __reduce__(self) -> tuple[type["StreamLost"], tuple[str, str, int | None]]:  # type: ignore[override]
+        """Let pickle pass all of it to another process."""
+        return type(self), (str(self), self.reason, self.last_counted)
 
 
 class Cancelled(RuntimeLiteError):

@@ -16,7 +16,6 @@ from runtime_lite.calls.feeds import Feed, RowLengths
 from runtime_lite.calls.graph_runner import GraphRunner
 from runtime_lite.calls.pipeline import Pipeline, Runnable
 from runtime_lite.decoding.generation import Generation
-from runtime_lite.decoding.sampling import Sampling
 from runtime_lite.errors import BadInput, show
 from runtime_lite.executors.executor import ExecutorFactory, is_simulated
 from runtime_lite.format.arrays import Array
@@ -24,6 +23,7 @@ from runtime_lite.format.checked_json import refuse
 from runtime_lite.format.graph_contract import check_contracts
 from runtime_lite.format.latencies import graph_at, latencies_of
 from runtime_lite.format.reader import Bundle
+from runtime_lite.format.sampling import Sampling
 from runtime_lite.scheduling.clock import NS_PER_MS
 from runtime_lite.scheduling.task import BULK, CHUNK, INTERACTIVE, ServiceClass
 from runtime_lite.serving.refusals import CLOSE_S, RetiredError, check_seconds

@@ -5,6 +5,7 @@ succeeded; `sequence` is the number of the next one. A chunk that is refused, fa
 its run does not change the stream, and the chunks queued behind it are dropped.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -13,6 +14,7 @@ from typing import Any
 from runtime_lite.calls.flush import flush_feed
 from runtime_lite.calls.graph_runner import GraphRunner
 from runtime_lite.calls.state import StreamState, check_state, copy_of_state
+from runtime_lite.calls.state_bytes import MOST_CHUNKS, Origin, bytes_of_state, state_from_bytes
 from runtime_lite.errors import BadInput, show
 from runtime_lite.format.arrays import Array
 from runtime_lite.serving.live_streams import Start
@@ -37,6 +39,25 @@ class Snapshot:
     graph: str
     sequence: int
     state: StreamState
+
+    def to_bytes(self, stream: str = "", generation: int = 0) -> bytes:
+        """Return the snapshot as bytes, from which a stream of the same bundle goes on in any process or machine.
+
+        Args:
+            stream: name of the stream, which whoever restores must know; empty for none.
+            generation: generation of the stream, likewise.
+
+        Raises:
+            BadInput: the name is no text, the generation no number from 0 on, or the snapshot was changed.
+        """
+        origin = checked_origin("Snapshot.to_bytes", self.bundle, self.graph, stream, generation)
+        state, sequence = self.state, self.sequence
+        if type(sequence) is not int or not 0 <= sequence <= MOST_CHUNKS or not isinstance(state, StreamState):
+            raise BadInput(
+                f"Snapshot.to_bytes: expected a snapshot as snapshot() gave it, got one with {show(sequence)} chunks; "
+                "take another"
+            )
+        return bytes_of_state(origin._replace(sequence=sequence), state)
 
 
 class Stream:
@@ -213,15 +234,27 @@ class Stream:
         state, done = copies[0]
         return Snapshot(self._live.version.bundle.manifest_sha256, self._live.runner.name, done, state)
 
-    def restore(self, snapshot: Snapshot) -> None:
+    def restore(self, snapshot: Snapshot | bytes, stream: str = "", generation: int = 0) -> None:
         """Continue from a snapshot of this stream or of another stream of the same graph.
+
+        Args:
+            snapshot: what `snapshot()` returned, or its `to_bytes()`, also of another process or machine.
+            stream: for bytes, the name that they must have been written for.
+            generation: for bytes, the generation that they must have been written for.
 
         Raises:
             BadInput: it is no snapshot, or one of another bundle, graph or number of rows (a snapshot that was stored
-                is checked again); the stream is closed; or a chunk is in flight.
+                is checked again); bytes are damaged, cut off, of another version, stream or generation; the stream is
+                closed; or a chunk is in flight.
         """
         live = self._live
         where = f"{live.runner.name}.restore"
+        if isinstance(snapshot, bytes):
+            bundle, initial = live.version.bundle.manifest_sha256, live.runner.initial_state(live.rows)
+            expected_origin = checked_origin(where, bundle, live.runner.name, stream, generation)
+            start = Start(*state_from_bytes(where, snapshot, expected_origin, initial, live.runner.slots))
+            self._server.exchange(live, where, lambda _: start)
+            return
         if not isinstance(snapshot, Snapshot):
             raise BadInput(f"{where}: expected a snapshot, got {show(snapshot)}; take one with snapshot()")
         origin = snapshot.bundle, snapshot.graph
@@ -291,6 +324,21 @@ class Stream:
     ) -> None:
         """Close the stream."""
         self.close()
+
+
+def checked_origin(where: str, bundle: str, graph: str, stream: str, generation: int) -> Origin:
+    """Return whose state bytes are, without the number of chunks.
+
+    Raises:
+        BadInput: a text is none, or the generation no number from 0 on.
+    """
+    if type(bundle) is not str or not re.fullmatch("[0-9a-f]{64}", bundle) or type(graph) is not str:
+        raise BadInput(f"{where}: expected a snapshot as snapshot() gave it, got one of {show(bundle)}; take another")
+    if type(stream) is not str:
+        raise BadInput(f"{where}: expected the name of a stream as text, got {show(stream)}; leave it out")
+    if type(generation) is not int or not 0 <= generation <= MOST_CHUNKS:
+        raise BadInput(f"{where}: expected a generation from 0 on, got {show(generation)}; leave it out")
+    return Origin(bundle, graph, stream, generation)
 
 
 def check_copy(where: str, copy: bool) -> None:

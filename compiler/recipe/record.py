@@ -11,6 +11,7 @@ from compiler.recipe.field_types import FilePath, Name, ObjectName, Positive, Re
 from compiler.recipe.gates import Gates, TaskGate
 from compiler.recipe.graph import Graph
 from compiler.recipe.latencies import check_latencies
+from compiler.recipe.voice import Voice, check_voice
 from compiler.recipe.wiring import Wire, check_wiring
 
 FrontEndValue = int | float | str | bool
@@ -73,6 +74,7 @@ class Recipe(Record):
         gates: the promises of the build.
         front_end: scalars a user of the bundle must know, e.g. `sample_rate_hz`.
         wiring: outputs that other graphs of the bundle take; whoever runs the bundle runs them together.
+        voice: which graphs make sound of a text, as one request of the runtime.
         source_lines: whether graphs, proofs and certificates of the bundle name, for each node, the line of the model's
             source: file, function, module and the text of the line. Without it nothing that ships has any of it.
     """
@@ -84,6 +86,7 @@ class Recipe(Record):
     gates: Gates
     front_end: dict[str, FrontEndValue] = Field(default_factory=dict)
     wiring: tuple[Wire, ...] = ()
+    voice: Voice | None = None
     source_lines: bool = True
 
     @pydantic.model_validator(mode="after")
@@ -119,6 +122,8 @@ class Recipe(Record):
                 _check_graph_names(("data", key, "feeds"), feeds.feeds, self.graphs)
         check_wiring(self.wiring, self.graphs)
         check_latencies(self.graphs, self.wiring)
+        if self.voice is not None:
+            check_voice(self.voice, self.graphs)
         if bool(self.wiring) != (self.gates.pipeline is not None):
             expected, got = ("gates.pipeline", "none") if self.wiring else ("wiring", "gates.pipeline without it")
             message = f"expected {expected} for graphs that are held to a promise together, got {got}"

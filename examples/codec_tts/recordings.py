@@ -88,7 +88,7 @@ def record(sentence: str, voice: int) -> Recording:
         FileNotFoundError: espeak-ng is missing.
         RuntimeError: it says nothing.
     """
-    spoken = synthesize.speak(sentence, synthesize.Voice(ACCENT, VOICES[voice]), WORDS_PER_MINUTE, PITCH)
+    spoken = synthesize.speak(sentence, synthesize.SpokenVoice(ACCENT, VOICES[voice]), WORDS_PER_MINUTE, PITCH)
     samples = np.asarray(np.round(trim(spoken) * 32767), np.int16)
     return Recording(samples, sentence, voice, pitch.track(np.asarray(samples / 32768, np.float32))[0])
 

@@ -34,7 +34,7 @@ DEMO = synthesize.Conditions(gain_db=(-4.0, -2.0), clean_share=1.0, codec_share=
 
 
 def _speak_for(
-    seconds: float, voice: synthesize.Voice, chance: random.Random, side: text.Side
+    seconds: float, voice: synthesize.SpokenVoice, chance: random.Random, side: text.Side
 ) -> tuple[synthesize.Samples, str]:
     """Speak sentences with one voice, joined until `seconds` are full; return the samples and the text."""
     sentences = text.draw_sentences(chance.getrandbits(32), side)
@@ -50,7 +50,7 @@ def _write(path: Path, samples: synthesize.Samples) -> None:
     soundfile.write(path, samples, features.SAMPLE_RATE_HZ, format="OGG", subtype="OPUS")
 
 
-def _entry(path: Path, samples: synthesize.Samples, voice: synthesize.Voice, spoken: str) -> data.Entry:
+def _entry(path: Path, samples: synthesize.Samples, voice: synthesize.SpokenVoice, spoken: str) -> data.Entry:
     return data.Entry(path.name, len(samples) / features.SAMPLE_RATE_HZ, voice.name, spoken)
 
 

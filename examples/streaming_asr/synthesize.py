@@ -87,7 +87,7 @@ TRAINING = Conditions()
 
 
 @dataclasses.dataclass(frozen=True)
-class Voice:
+class SpokenVoice:
     """One espeak-ng voice.
 
     Attributes:
@@ -104,7 +104,7 @@ class Voice:
         return f"{self.accent}+{self.variant}"
 
 
-def draw_voice(chance: random.Random, side: text.Side) -> Voice:
+def draw_voice(chance: random.Random, side: text.Side) -> SpokenVoice:
     """Return a random accent with a random variant of one side.
 
     Args:
@@ -114,10 +114,10 @@ def draw_voice(chance: random.Random, side: text.Side) -> Voice:
     Returns:
         The voice.
     """
-    return Voice(chance.choice(ACCENTS), chance.choice(VARIANTS[side]))
+    return SpokenVoice(chance.choice(ACCENTS), chance.choice(VARIANTS[side]))
 
 
-def speak(sentence: str, voice: Voice, words_per_minute: int, pitch: int) -> Samples:
+def speak(sentence: str, voice: SpokenVoice, words_per_minute: int, pitch: int) -> Samples:
     """Speak one sentence with espeak-ng.
 
     Args:
@@ -162,7 +162,7 @@ def _draw_pause_s(chance: random.Random) -> float:
     return chance.uniform(2.0, 7.0) if chance.random() < 0.06 else chance.uniform(0.2, 0.8)
 
 
-def speak_passage(sentences: list[str], voice: Voice, chance: random.Random) -> Samples:
+def speak_passage(sentences: list[str], voice: SpokenVoice, chance: random.Random) -> Samples:
     """Speak sentences in turn, each at its own speed and pitch, with pauses before, between and after.
 
     Args:

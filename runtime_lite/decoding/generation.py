@@ -11,10 +11,11 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from runtime_lite.calls.graph_runner import GraphRunner
-from runtime_lite.decoding.sampling import Sampler, Sampling
+from runtime_lite.decoding.sampling import Sampler
 from runtime_lite.errors import BadInput, ExecutorFailed, show
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.manifest import Graph, Tensor
+from runtime_lite.format.sampling import Sampling
 from runtime_lite.scheduling.clock import Clock
 from runtime_lite.serving.events import Outcome
 from runtime_lite.serving.request import LiveStream, Outputs, Owner, Part, make_part

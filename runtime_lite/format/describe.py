@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from runtime_lite.format.canonical_json import canonical_json
 from runtime_lite.format.initial_value import Initial, shape_of_initial
 from runtime_lite.format.latencies import latencies_of
-from runtime_lite.format.manifest import Graph, Tensor, bucket_name
+from runtime_lite.format.manifest import Graph, Tensor, Voice, bucket_name
+from runtime_lite.format.manifest_json import plain_manifest
 from runtime_lite.format.reader import Bundle
 
 JSON_SCHEMA_VERSION = 1
@@ -38,6 +39,8 @@ def describe_bundle(bundle: Bundle) -> str:
     if manifest.wiring:
         wires = [(f"{wire.from_graph}.{wire.output}", f"{wire.to_graph}.{wire.input}") for wire in manifest.wiring]
         parts.append("wiring, run together as one request\n" + format_table(("output", "goes to"), wires))
+    if manifest.voice is not None:
+        parts.append("voice, a request of say\n" + format_table(("key", "value"), _voice(manifest.voice)))
     if manifest.front_end:
         parts.append("front end\n" + format_table(("parameter", "value"), manifest.front_end.items()))
     sources = [("recipe", "", manifest.sha256.recipe)]
@@ -58,13 +61,27 @@ def json_of_bundle(bundle: Bundle) -> bytes:
             "path": str(bundle.path),
             "bytes": sum(entry.bytes for entry in bundle.manifest.files.values()),
             "manifest_sha256": bundle.manifest_sha256,
-            "manifest": dataclasses.asdict(bundle.manifest),
+            "manifest": plain_manifest(bundle.manifest),
             "costs": {
                 graph: {bucket: dataclasses.asdict(cost) for bucket, cost in table.items()}
                 for graph, table in bundle.costs.items()
             },
         }
     )
+
+
+def _voice(voice: Voice) -> list[tuple[str, str]]:
+    frames, sampling = voice.frames, voice.sampling
+    limit = f"{sampling.max_tokens} frames at most"
+    if frames is not None:
+        limit += f", and {frames.per_entry:g} an entry of {frames.input} and {frames.more} more"
+    return [
+        ("step", f"{voice.step}: {voice.tokens} to {voice.scores}"),
+        ("codec", f"{voice.codec}: {voice.codes} to {voice.sound}"),
+        ("sound", f"{voice.samples_per_frame} samples a frame at {voice.sample_rate_hz} Hz"),
+        ("length", limit),
+        ("ends at", ", ".join(map(str, sorted(sampling.stop))) or "no token"),
+    ]
 
 
 def _describe_graph(name: str, graph: Graph, bundle: Bundle) -> str:

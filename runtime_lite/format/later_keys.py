@@ -9,6 +9,9 @@ from typing import Any
 
 from runtime_lite.format.checked_json import JsonValue
 
+OF_MANIFEST: Mapping[str, Any] = {"voice": None}
+"""Defaults of the keys of a manifest."""
+
 OF_GRAPH: Mapping[str, Any] = {"flush": {}, "flush_values": {}, "options": {}, "latency": None}
 """Defaults of the keys of a graph."""
 
@@ -27,6 +30,12 @@ def filled(value: JsonValue, later: Mapping[str, Any]) -> JsonValue:
     if not isinstance(value.value, dict):
         return value
     return dataclasses.replace(value, value={**later, **value.value})
+
+
+def trimmed_manifest(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plain form of a manifest without later keys at their defaults, in it and in its graphs."""
+    graphs = {name: trimmed(graph) for name, graph in manifest["graphs"].items()}
+    return _without({**manifest, "graphs": graphs}, OF_MANIFEST)
 
 
 def trimmed(graph: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from functools import cached_property
 from runtime_lite.format.cache_axis import CacheAxis
 from runtime_lite.format.formula import parse_formula
 from runtime_lite.format.initial_value import Initial
+from runtime_lite.format.sampling import Sampling
 from runtime_lite.states import FIXED
 from runtime_lite.states.kind import StateKind
 
@@ -281,6 +282,56 @@ class Wire:
 
 
 @dataclass(frozen=True)
+class FrameLimit:
+    """The most frames of a voice by the length of its text: `per_entry` times its entries, and `more`.
+
+    Attributes:
+        input: input of the step that takes the text; the size of its axis other than that of rows is the length.
+        per_entry: frames of an entry, at least 0.
+        more: frames of a text without entries, at least 1.
+    """
+
+    input: str
+    per_entry: float
+    more: int
+
+
+@dataclass(frozen=True)
+class Voice:
+    """How two graphs make sound of a text: a step scores the next token, and a codec makes sound of tokens.
+
+    Attributes:
+        step: graph with states of one step.
+        tokens: its integer input, `[rows, count]`, that takes the prompt and then every token that was drawn.
+        scores: its output whose last row has the scores of the next token.
+        start: token that is fed behind the prompt; None for none.
+        codec: graph with states that takes tokens chunk by chunk, each of them a frame. Where its outputs lag, they
+            do so by the frames of its `flush`.
+        codes: its integer input of tokens; its sizes but those of rows and frames are 1.
+        noise: its input of float32 that takes normal random numbers; None for none.
+        sound: its output, with `samples_per_frame` numbers for every frame.
+        samples_per_frame: samples that a token becomes.
+        sample_rate_hz: samples per second.
+        frames: the most frames of a voice by its text; None for the most tokens of `sampling` whatever the text.
+        sampling: how tokens are drawn where a caller does not say; its `stop` are the tokens that are no frames, and
+            end a voice.
+    """
+
+    step: str
+    tokens: str
+    scores: str
+    start: int | None
+    codec: str
+    codes: str
+    noise: str | None
+    sound: str
+    samples_per_frame: int
+    sample_rate_hz: int
+    frames: FrameLimit | None
+    sampling: Sampling
+
+
+@dataclass(frozen=True)
 class Sources:
     """SHA-256 hashes of all sources of the bundle, in lower-case hex.
 
@@ -322,6 +373,7 @@ class Manifest:
         recipe: file with the effective recipe.
         files: every file of the bundle except `manifest.json` and `costs.json`.
         wiring: connections from outputs to inputs of other graphs; a graph runs after those whose outputs it takes.
+        voice: how its graphs make sound of a text; None if they do not.
         schema_version: schema of the file that it was read from.
     """
 
@@ -334,6 +386,7 @@ class Manifest:
     recipe: str
     files: Mapping[str, FileEntry]
     wiring: tuple[Wire, ...] = ()
+    voice: Voice | None = None
     schema_version: int = field(default=SCHEMA_VERSION)
 
 

@@ -23,6 +23,7 @@ from runtime_lite.format.manifest import (
     bucket_name,
     tensor_bytes,
 )
+from runtime_lite.format.voice_check import check_voice
 from runtime_lite.format.wiring_check import check_wiring
 
 MAX_DIMENSION = 2**31 - 1
@@ -33,7 +34,7 @@ MAX_FORMULAS = 64
 
 
 def check_manifest(manifest: Manifest) -> None:
-    """Check that files, graphs, axes, states, caches, artifacts and wires agree with each other.
+    """Check that files, graphs, axes, states, caches, artifacts, wires and the voice agree with each other.
 
     Raises:
         BundleRefused: they do not.
@@ -42,6 +43,7 @@ def check_manifest(manifest: Manifest) -> None:
     for name, graph in manifest.graphs.items():
         _check_graph(f"{MANIFEST_FILE}.graphs.{name}", graph)
     check_wiring(f"{MANIFEST_FILE}.wiring", manifest)
+    check_voice(f"{MANIFEST_FILE}.voice", manifest)
     _check_latencies(manifest)
 
 

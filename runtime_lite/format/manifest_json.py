@@ -9,15 +9,16 @@ import itertools
 import re
 import sys
 from dataclasses import asdict, fields
+from typing import Any
 
-from runtime_lite.errors import BundleRefused, show
+from runtime_lite.errors import BadInput, BundleRefused, show
 from runtime_lite.format.arrays import MAX_DIMENSIONS
 from runtime_lite.format.cache_axis import CacheAxis
 from runtime_lite.format.canonical_json import canonical_json
 from runtime_lite.format.checked_json import REBUILD, UPDATE, JsonValue, refuse
 from runtime_lite.format.formula import parse_formula
 from runtime_lite.format.initial_value import Initial
-from runtime_lite.format.later_keys import OF_AXIS, OF_CACHE, OF_GRAPH, OF_TENSOR, filled, trimmed
+from runtime_lite.format.later_keys import OF_AXIS, OF_CACHE, OF_GRAPH, OF_MANIFEST, OF_TENSOR, filled, trimmed_manifest
 from runtime_lite.format.manifest import (
     DTYPES,
     ENGINE_STATUSES,
@@ -29,15 +30,18 @@ from runtime_lite.format.manifest import (
     Axis,
     Engine,
     FileEntry,
+    FrameLimit,
     Graph,
     Latency,
     Manifest,
     Sources,
     State,
     Tensor,
+    Voice,
     Wire,
 )
 from runtime_lite.format.manifest_check import MAX_DIMENSION, check_manifest
+from runtime_lite.format.sampling import Sampling
 from runtime_lite.format.schema_3 import upgraded
 from runtime_lite.states import CACHES, SIDES, UPDATES
 
@@ -58,10 +62,17 @@ def json_from_manifest(manifest: Manifest) -> bytes:
         refuse(MANIFEST_FILE, "a Manifest", show(manifest), "make one with manifest_from_json")
     if manifest.schema_version != SCHEMA_VERSION:
         refuse(MANIFEST_FILE, f"a Manifest of schema {SCHEMA_VERSION}", f"one of schema {manifest.schema_version}")
-    plain = asdict(manifest)
-    text = canonical_json({**plain, "graphs": {name: trimmed(graph) for name, graph in plain["graphs"].items()}})
+    text = canonical_json(trimmed_manifest(plain_manifest(manifest)))
     manifest_from_json(text)
     return text
+
+
+def plain_manifest(manifest: Manifest) -> dict[str, Any]:
+    """Return a manifest as values that JSON has."""
+    plain = asdict(manifest)
+    if manifest.voice is not None:
+        plain["voice"]["sampling"]["stop"] = sorted(manifest.voice.sampling.stop)
+    return plain
 
 
 def manifest_from_json(text: bytes) -> Manifest:
@@ -81,7 +92,7 @@ def manifest_from_json(text: bytes) -> Manifest:
     elif version != SCHEMA_VERSION:
         cure = "update runtime_lite" if version > SCHEMA_VERSION else REBUILD
         refuse("manifest.json.schema_version", str(SCHEMA_VERSION), str(version), cure)
-    top.keys_are([f.name for f in fields(Manifest)])
+    top = filled(top, OF_MANIFEST).keys_are([f.name for f in fields(Manifest)])
     sources = top.key("sha256").keys_are([f.name for f in fields(Sources)])
     manifest = Manifest(
         name=top.key("name").name(),
@@ -97,6 +108,7 @@ def manifest_from_json(text: bytes) -> Manifest:
         recipe=top.key("recipe").path(),
         files=top.key("files").table(_file_entry, keys=JsonValue.path),
         wiring=tuple(_wire(item) for item in top.key("wiring").items()),
+        voice=_voice(top.key("voice")),
         schema_version=version,
     )
     check_manifest(manifest)
@@ -217,6 +229,47 @@ def _cache(value: JsonValue) -> CacheAxis:
 def _wire(value: JsonValue) -> Wire:
     value.keys_are([f.name for f in fields(Wire)])
     return Wire(*(value.key(f.name).identifier() for f in fields(Wire)))
+
+
+def _voice(value: JsonValue) -> Voice | None:
+    if value.value is None:
+        return None
+    value.keys_are([f.name for f in fields(Voice)])
+    start, noise = value.key("start"), value.key("noise")
+    return Voice(
+        step=value.key("step").name(),
+        tokens=value.key("tokens").identifier(),
+        scores=value.key("scores").identifier(),
+        start=None if start.value is None else start.integer(0, MAX_DIMENSION),
+        codec=value.key("codec").name(),
+        codes=value.key("codes").identifier(),
+        noise=None if noise.value is None else noise.identifier(),
+        sound=value.key("sound").identifier(),
+        samples_per_frame=value.key("samples_per_frame").integer(1, MAX_DIMENSION),
+        sample_rate_hz=value.key("sample_rate_hz").integer(1, MAX_DIMENSION),
+        frames=_frame_limit(value.key("frames")),
+        sampling=_sampling(value.key("sampling")),
+    )
+
+
+def _frame_limit(value: JsonValue) -> FrameLimit | None:
+    if value.value is None:
+        return None
+    value.keys_are([f.name for f in fields(FrameLimit)])
+    return FrameLimit(
+        input=value.key("input").identifier(),
+        per_entry=value.key("per_entry").number(0.0, MAX_DIMENSION),
+        more=value.key("more").integer(1, MAX_DIMENSION),
+    )
+
+
+def _sampling(value: JsonValue) -> Sampling:
+    value.keys_are([f.name for f in fields(Sampling)])
+    stop = frozenset(item.integer(0, MAX_DIMENSION) for item in value.key("stop").items())
+    try:
+        return Sampling(**{**value.value, "stop": stop})
+    except BadInput as error:
+        refuse(value.where, "settings as Sampling takes them", str(error))
 
 
 def _artifact(value: JsonValue) -> Artifact:

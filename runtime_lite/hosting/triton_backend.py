@@ -7,6 +7,7 @@ its ticket ends, in any order; so rows of several callers share runs as in any o
     timeout             deadline of the request
     parameters          `runtime_priority`, a number; `service`, `interactive`, `utterance` or `bulk`, of a graph
                         without states; `chunk`, the number of a chunk in its stream, which finds what came out of order
+                        and answers a repeated chunk again; `generation`, that of the stream
     cancellation        takes the request back
     error               `BadInput: ...`, `Overloaded: ...`: the name of the runtime's error, then its message
 
@@ -24,7 +25,16 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from runtime_lite.errors import BadInput, Cancelled, Dropped, ExecutorFailed, Overloaded, RuntimeLiteError, show
+from runtime_lite.errors import (
+    BadInput,
+    Cancelled,
+    Dropped,
+    ExecutorFailed,
+    Overloaded,
+    RuntimeLiteError,
+    StreamLost,
+    show,
+)
 from runtime_lite.format.arrays import Array
 from runtime_lite.hosting.named_streams import NamedStreams, Place
 from runtime_lite.runtime import Runtime
@@ -52,6 +62,7 @@ CODES: tuple[tuple[type[RuntimeLiteError], str], ...] = (
     (Overloaded, "UNAVAILABLE"),
     (Dropped, "UNAVAILABLE"),
     (ExecutorFailed, "UNAVAILABLE"),
+    (StreamLost, "NOT_FOUND"),
 )
 """Triton's error codes by the runtime's errors; other errors are `INTERNAL`."""
 
@@ -175,7 +186,8 @@ class TritonPythonModel:
             raise BadInput(f"{self._graph}: expected a chunk of a stream, got no sequence id; name the stream by one")
         start = bool(flags & self._utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START)
         end = bool(flags & self._utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END)
-        return self._streams.submit(Place(name, start, end, parameters.get("chunk")), feeds, deadline_ms, priority)
+        place = Place(name, start, end, parameters.get("chunk"), parameters.get("generation", 0))
+        return self._streams.submit(place, feeds, deadline_ms, priority)
 
     def _answer_all(self) -> None:
         """Send the answers of ended requests, and cancel requests whose callers have cancelled."""

@@ -77,7 +77,8 @@ class LiveRequest(Generic[Answer]):
         parts: the parts that wait, are queued or run; empty once it has ended.
         outputs: for every part a list of the outputs of its feeds.
         missing: number of parts without an answer.
-        wakers: functions to call when it has ended.
+        wakers: functions to call when it has ended, and when it is full, as its caller must read then.
+        readers: functions to call when it has ended or has another response.
         worker: the caller's thread, if it waits within the server and executes runs in the meantime; else None.
         told: the record for observers; None without observers.
         sequence: the caller's number of its chunk, if any.
@@ -119,6 +120,7 @@ class LiveRequest(Generic[Answer]):
         self.outputs: list[list[Outputs]] = [[]] * parts
         self.missing = parts
         self.wakers: list[Callable[[], object]] = []
+        self.readers: list[Callable[[], object]] = []
         self._owner = owner
         self._answer = answer
 

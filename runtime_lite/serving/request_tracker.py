@@ -173,8 +173,9 @@ class RequestTracker:
         """Store the answer of a part; the last one ends its request."""
         is_last = request.put(index, outputs)
         if request.has_responses:
-            self.wakers += request.wakers
-            request.wakers = []
+            self._wake_soon(request.readers)
+            if request.is_full:
+                self._wake_soon(request.wakers)
             if request.told is not None:
                 self._bus.note("responded", request.told, index, now)
         if is_last:
@@ -210,8 +211,8 @@ class RequestTracker:
                 is_less = self._withdraw(request, stream, now)
                 if stream is not None and (is_less or stream.flying is None or stream.flying.request is not request):
                     self.note_loss(request, stream)  # what runs yet counts, or fails: `Runs` says which
-        self.wakers += request.wakers
-        request.wakers = []
+        self._wake_soon(request.readers)
+        self._wake_soon(request.wakers)
         if request.worker is not None:
             self._dismiss(request.worker)
         request.parts, request.worker = [], None  # no circles: what it held is freed with it, not by the collector
@@ -242,6 +243,10 @@ class RequestTracker:
         return stream is not None and stream.next_chunk() < before
 
     # Who waits
+
+    def _wake_soon(self, wakers: list[Callable[[], object]]) -> None:
+        self.wakers += wakers
+        wakers.clear()
 
     def wake(self) -> None:
         """Wake the threads whose requests have ended or been answered, without the lock; each once.

@@ -518,7 +518,8 @@ class Server:
         self._versions.forget(self._runs.versions)
         now = self.clock()
         for request in list(self._tracker.requests.values()):
-            request.wakers = []  # those who wait are in the parent
+            request.wakers.clear()  # those who wait are in the parent
+            request.readers.clear()
             self._tracker.drop(request, FORKED, now)
         self._runs.forget(now)
         self._streams.forget()

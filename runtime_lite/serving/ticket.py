@@ -51,7 +51,7 @@ class Ticket(LiveRequest[Answer]):
             raise BadInput(f"{self.where}: expected something to call, got {show(call)}; pass a function")
         with self._owner.lock:
             if not self.done():
-                self.wakers.append(lambda: self.when_done(call))  # a response wakes too
+                self.wakers.append(lambda: self.when_done(call))  # one that is full wakes, too
                 return
         try:
             call()
@@ -72,7 +72,7 @@ class Ticket(LiveRequest[Answer]):
             RuntimeLiteError: a run of the request failed.
         """
         if self.outcome is None or timeout is not None:
-            self._wait(self.done, timeout)
+            self._wait(self.done, self.wakers, timeout)
         return self.answer()
 
     def __await__(self) -> Generator[Any, None, Answer]:
@@ -81,10 +81,11 @@ class Ticket(LiveRequest[Answer]):
         Raises:
             Cancelled, Dropped, RuntimeLiteError: as `result` does.
         """
-        yield from self._wait_in_loop(self.done)
+        yield from self._wait_in_loop(self.done, self.wakers)
         return self.answer()
 
-    def _wait(self, ready: Callable[[], bool], timeout: float | None) -> None:
+    def _wait(self, ready: Callable[[], bool], wakers: list[Callable[[], object]], timeout: float | None) -> None:
+        """Wait until `ready`, which is asked again after each call of a function in `wakers`."""
         if timeout is not None:
             check_seconds(self.where, "timeout", timeout)
         until = None if timeout is None else time.monotonic() + timeout
@@ -94,16 +95,18 @@ class Ticket(LiveRequest[Answer]):
             with self._owner.lock:
                 if ready():
                     return
-                self.wakers.append(answered.release)
+                wakers.append(answered.release)
             left = -1.0 if until is None else max(0.0, until - time.monotonic())
             if not answered.acquire(timeout=left):
                 with self._owner.lock:
                     if ready():
                         return
-                    self.wakers = [waker for waker in self.wakers if waker != answered.release]
+                    wakers[:] = [waker for waker in wakers if waker != answered.release]
                 raise TimeoutError(f"{self.where}: not ready after {timeout} s; wait longer, or cancel it")
 
-    def _wait_in_loop(self, ready: Callable[[], bool]) -> Generator[Any, None, None]:
+    def _wait_in_loop(
+        self, ready: Callable[[], bool], wakers: list[Callable[[], object]]
+    ) -> Generator[Any, None, None]:
         import asyncio  # a third of the time of importing everything else, and most callers use threads
 
         loop = asyncio.get_running_loop()
@@ -117,7 +120,7 @@ class Ticket(LiveRequest[Answer]):
             with self._owner.lock:
                 if ready():
                     return
-                self.wakers.append(wake)
+                wakers.append(wake)
             try:
                 yield from future
             except asyncio.CancelledError:
@@ -174,10 +177,13 @@ class ResponseQueue(Ticket[list[Item]], Generic[Item]):
 
     def result(self, timeout: float | None = None) -> list[Item]:
         """Read all unread responses; the timeout applies to each of them."""
-        found = []
-        while (response := self._next(timeout)) is not None:
+        found: list[Item] = []
+        while True:
+            if timeout is None and not self._ring:  # nobody looks at one before the last: wake once for many
+                self._wait(self._is_for_all, self.wakers, None)
+            if (response := self._next(timeout)) is None:
+                return found
             found.append(response)
-        return found
 
     def __iter__(self) -> Iterator[Item]:
         """Yield the responses as they come."""
@@ -191,18 +197,25 @@ class ResponseQueue(Ticket[list[Item]], Generic[Item]):
 
     def __await__(self) -> Generator[Any, None, list[Item]]:
         """Wait for all unread responses."""
-        found = []
-        while (response := (yield from _Next(self).__await__())) is not None:
+        found: list[Item] = []
+        while True:
+            if not self._ring:
+                yield from self._wait_in_loop(self._is_for_all, self.wakers)
+            if (response := (yield from _Next(self).__await__())) is None:
+                return found
             found.append(response)
-        return found
 
     def _ready(self) -> bool:
         return bool(self._ring) or self.done()
 
+    def _is_for_all(self) -> bool:
+        """Whether who reads all responses has something to do."""
+        return self.is_full or self.done()
+
     def _next(self, timeout: float | None) -> Item | None:
         """Wait for the next response and return it; None after the last."""
         while True:
-            self._wait(self._ready, timeout)
+            self._wait(self._ready, self.readers, timeout)
             taken = None
             try:
                 with Shield():
@@ -222,10 +235,11 @@ class ResponseQueue(Ticket[list[Item]], Generic[Item]):
                 read.
         """
         with self._owner.lock:
-            response, ended = (self._ring.popleft() if self._ring else None), self.done()
+            was_full, ended = self.is_full, self.done()
+            response = self._ring.popleft() if self._ring else None
         if response is None:
             self.check()
-        elif not ended:
+        elif was_full and not ended:
             self._owner.response_taken(self)
         return None if response is None and not ended else (response,)
 
@@ -248,6 +262,6 @@ class _Next(Generic[Item]):
 
     def __await__(self) -> Generator[Any, None, Item | None]:
         while True:
-            yield from self._responses._wait_in_loop(self._responses._ready)
+            yield from self._responses._wait_in_loop(self._responses._ready, self._responses.readers)
             if taken := self._responses._take():
                 return taken[0]

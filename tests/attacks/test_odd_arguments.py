@@ -13,6 +13,7 @@ import pytest
 
 import runtime_lite
 from runtime_lite import Model, Runtime, RuntimeLiteError, Sampling, Stream
+from runtime_lite.hosting.named_streams import NamedStreams, Place
 from tests.kit.patience import PATIENCE_S
 from tests.runtime_lite.bundles import (
     random_chunks,
@@ -128,9 +129,54 @@ STREAMING: dict[str, Call] = {
     "push sequence": on_stream(lambda stream, odd: stream.push({"x": CHUNK}, odd)),
     "submit_all feeds": on_stream(lambda stream, odd: stream.submit_all(odd)),
     "restore snapshot": on_stream(lambda stream, odd: stream.restore(odd)),
+    "restore bytes of a stream": on_stream(lambda stream, odd: stream.restore(stream.snapshot().to_bytes(), odd)),
+    "restore bytes of a generation": on_stream(
+        lambda stream, odd: stream.restore(stream.snapshot().to_bytes(), "", odd)
+    ),
+    "to_bytes stream": on_stream(lambda stream, odd: stream.snapshot().to_bytes(odd)),
+    "to_bytes generation": on_stream(lambda stream, odd: stream.snapshot().to_bytes("x", odd)),
     "submit_flush deadline_ms": on_stream(lambda stream, odd: stream.submit_flush(odd)),
     "push feeds": on_stream(lambda stream, odd: stream.push(odd)),
     "push one feed": on_stream(lambda stream, odd: stream.push({"x": odd})),
+}
+
+
+def on_named(call: Callable[[NamedStreams, Any], object]) -> Call:
+    def do(model: Model, odd: Any) -> object:
+        streams = NamedStreams(model, None, None)
+        streams.open("x", 1)
+        return call(streams, odd)
+
+    return on_model(do)
+
+
+NAMED: dict[str, Call] = {
+    "NamedStreams graph": on_model(lambda model, odd: NamedStreams(model, odd, None).open("x")),
+    "NamedStreams idle_s": on_model(lambda model, odd: NamedStreams(model, None, odd).open("x")),
+    "named open name": on_named(lambda streams, odd: streams.open(odd)),
+    "named open generation": on_named(lambda streams, odd: streams.open("x", odd)),
+    "named open rows": on_named(lambda streams, odd: streams.open("y", 1, odd)),
+    "named open priority": on_named(lambda streams, odd: streams.open("y", 1, 1, odd)),
+    "named submit feeds": on_named(lambda streams, odd: streams.submit(Place("x", generation=1), odd).result()),
+    "named submit feeds of a start": on_named(lambda streams, odd: streams.submit(Place("y", True), odd).result()),
+    "named submit one feed of a start": on_named(
+        lambda streams, odd: streams.submit(Place("y", True, number=0), {"x": odd}).result()
+    ),
+    "named submit name": on_named(lambda streams, odd: streams.submit(Place(odd), {"x": CHUNK})),
+    "named submit number": on_named(
+        lambda streams, odd: streams.submit(Place("x", number=odd, generation=1), {"x": CHUNK}).result()
+    ),
+    "named submit generation": on_named(lambda streams, odd: streams.submit(Place("x", generation=odd), {"x": CHUNK})),
+    "named snapshot name": on_named(lambda streams, odd: streams.snapshot(odd)),
+    "named restore content": on_named(lambda streams, odd: streams.restore("y", 2, odd)),
+    "named restore name": on_named(lambda streams, odd: streams.restore(odd, 2, streams.snapshot("x", 1))),
+    "named restore generation": on_named(lambda streams, odd: streams.restore("x", odd, streams.snapshot("x", 1))),
+    "named restore rows": on_named(lambda streams, odd: streams.restore("x", 2, streams.snapshot("x", 1), odd)),
+    "named restore sequence": on_named(lambda streams, odd: streams.restore("x", 2, streams.snapshot("x", 1), 1, odd)),
+    "named close name": on_named(lambda streams, odd: streams.close(odd)),
+    "named take_out limit_s": on_named(lambda streams, odd: streams.take_out("x", 1, odd)),
+    "named drain limit_s": on_named(lambda streams, odd: list(streams.drain(odd))),
+    "named generation_of name": on_named(lambda streams, odd: streams.generation_of(hashable(odd))),
 }
 WIRED_CHUNK = {"x": CHUNK, "shift": np.zeros(1, np.int64), "tokens": np.zeros((1, 3), np.int64)}
 WIRED: dict[str, Call] = {
@@ -233,7 +279,7 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 CALLS = {
     **{name: ("ragged", call) for name, call in RAGGED.items()},
     **{name: ("wired", call) for name, call in WIRED.items()},
-    **{name: ("streaming", call) for name, call in (STREAMING | OTHERS | SAMPLING).items()},
+    **{name: ("streaming", call) for name, call in (STREAMING | NAMED | OTHERS | SAMPLING).items()},
     **{name: ("tokens", call) for name, call in GENERATING.items()},
 }
 

@@ -20,14 +20,17 @@ from runtime_lite.format.manifest import (
     Axis,
     Engine,
     FileEntry,
+    FrameLimit,
     Graph,
     Latency,
     Manifest,
     Sources,
     State,
     Tensor,
+    Voice,
     Wire,
 )
+from runtime_lite.format.sampling import Sampling
 from tests.docs.recipe_page import attributes_told
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,6 +50,9 @@ SECTIONS: Mapping[str, type] = {
     "`graphs.<graph>.engine`": Engine,
     "`graphs.<graph>.latency`": Latency,
     "`wiring[]`": Wire,
+    "`voice`": Voice,
+    "`voice.frames`": FrameLimit,
+    "`voice.sampling`": Sampling,
     "`sha256`": Sources,
     "`files.<file>`": FileEntry,
     "`costs.json`: `<graph>.<bucket>`": Cost,
@@ -54,6 +60,7 @@ SECTIONS: Mapping[str, type] = {
 """The records of a bundle by where they stand."""
 
 LATER: Mapping[type, Mapping[str, Any]] = {
+    Manifest: later_keys.OF_MANIFEST,
     Graph: later_keys.OF_GRAPH,
     Tensor: later_keys.OF_TENSOR,
     Axis: later_keys.OF_AXIS,
@@ -81,6 +88,8 @@ def type_of(kind: Any) -> str:
         return WORDS[kind]
     if origin in (Union, types.UnionType):
         return ", or ".join(dict.fromkeys(type_of(each) for each in parts))
+    if origin is frozenset:
+        return f"list: {type_of(parts[0])}"
     if origin is tuple:
         is_open = parts[-1] is ...
         return f"list: {type_of(parts[0])}" if is_open else f"list of {len(parts)}: {type_of(parts[0])}"

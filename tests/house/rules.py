@@ -5,7 +5,8 @@ import dataclasses
 import functools
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
 import onnx
@@ -158,8 +159,8 @@ WINGS = (
     Wing("rewriting", ("base", "graph", "proof", "calib"), (), ("rounds", "simplification", "attention")),
     Wing("passes", ("base", "graph", "proof", "states", "calib", "numerics", "rewriting"), STATES),
     Wing("recipe", ("base", "graph"), RUNTIME,
-         ("tree", "field_types", "written_numbers", "graph_parts", "gates", "graph", "wiring", "latencies", "options",
-          "record", "load", "not_lowered", "pass_order", "stage_inputs", "user_code")),
+         ("tree", "field_types", "written_numbers", "graph_parts", "gates", "graph", "wiring", "voice", "latencies",
+          "options", "record", "load", "not_lowered", "pass_order", "stage_inputs", "user_code")),
     Wing("targets", ("base", "graph", "proof", "calib", "numerics", "passes"), RUNTIME),
     Wing("compression", ("base", "graph", "rewriting", "passes", "recipe")),
     Wing("build", ("base", "graph", "proof", "states", "checker", "calib", "numerics", "rewriting", "passes", "recipe",
@@ -575,6 +576,81 @@ def _compares_words(node: ast.Compare | ast.Match) -> bool:
     return bool(attributes & KIND_WORDS) and any(
         isinstance(part, ast.Constant) and isinstance(part.value, str) for part in parts
     )
+
+
+# Libraries
+
+NAMED_TUPLE = frozenset({"_asdict", "_fields", "_make", "_replace"})
+"""Public names of tuples with named fields, whatever they begin with."""
+
+STILL_PRIVATE: Mapping[tuple[str, str], str] = {
+    (
+        "compiler/build/capture/traced_recurrences.py",
+        "_patches",
+    ): "kernels of recurrences that no public name registers",
+    (
+        "compiler/build/capture/traced_recurrences.py",
+        "_dispatch_cache",
+    ): "an operator keeps the kernel that it ran last",
+    ("compiler/build/capture/unsteady_original.py", "_python_dispatch"): "operators are seen by no other mode",
+    ("compiler/build/capture/written_states.py", "_version"): "nothing else counts the writes to a tensor",
+    ("runtime_lite/executors/onnx.py", "_sess"): "the public session cannot write into arrays and raise typed errors",
+}
+"""Private names of libraries that are still read, by file, each with what the library lacks; the list gets shorter."""
+
+
+def private_names(root: Path) -> list[str]:
+    """A library's private names change without notice; what is to be changed in it goes through its public names."""
+    read = {
+        (str(path), name): line
+        for path in python_files(root, "compiler", "runtime_lite")
+        for name, line in _private_names(ast.parse((root / path).read_text(encoding="utf-8")))
+    }
+    wrong = [
+        f"{path}:{line}: reads {name}, a private name of a library; use its public names"
+        for (path, name), line in read.items()
+        if (path, name) not in STILL_PRIVATE
+    ]
+    gone = [
+        f"{path}: reads {name} no more; take it out of STILL_PRIVATE"
+        for path, name in STILL_PRIVATE
+        if (root / path).is_file() and (path, name) not in read
+    ]
+    return wrong + gone
+
+
+def _private_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Private names that are imported, and those of objects of which the file itself defines no such attribute."""
+    nodes = list(ast.walk(tree))
+    own = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+    own |= {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+    own |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    python = {name.name for node in nodes if isinstance(node, ast.Import) for name in node.names}
+    python &= sys.stdlib_module_names
+    for node in nodes:
+        for name in _names_of_others(node, python | {"self", "cls"}):
+            if name.startswith("_") and not name.startswith("__") and name not in own | NAMED_TUPLE:
+                yield name, node.lineno  # type: ignore[attr-defined]
+
+
+def _names_of_others(node: ast.AST, owners: Set[str]) -> Iterator[str]:
+    """The parts of an imported name of a library, and the attribute that is read of an object other than `owners`."""
+    match node:
+        case ast.Import(names=names):
+            yield from (part for name in names for part in _parts_of_library(name.name))
+        case ast.ImportFrom(module=str(module), names=names):
+            yield from (part for name in names for part in _parts_of_library(f"{module}.{name.name}"))
+        case ast.Attribute(value=ast.Name(id=owner)) if owner in owners:
+            return
+        case ast.Attribute(attr=name, ctx=ast.Load()):
+            yield name
+        case ast.Call(func=ast.Name(id="getattr" | "setattr" | "hasattr"), args=[_, ast.Constant(value=str(name)), *_]):
+            yield name
+
+
+def _parts_of_library(module: str) -> list[str]:
+    library, *parts = module.split(".")
+    return [] if library in sys.stdlib_module_names or library in OWN else parts
 
 
 # Operators

@@ -33,6 +33,7 @@ DATA_SUFFIXES = frozenset({".safetensors", ".flac", ".ogg", ".opus", ".wav", ".n
         rules.wrong_passes,
         rules.mentioned_examples,
         rules.kinds_by_words,
+        rules.private_names,
         rules.operator_lists,
         rules.spelled_by_hand,
         rules.unused_names,

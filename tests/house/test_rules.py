@@ -63,6 +63,7 @@ TREE_RULES = [
     rules.wrong_passes,
     rules.mentioned_examples,
     rules.kinds_by_words,
+    rules.private_names,
     rules.operator_lists,
     rules.spelled_by_hand,
     rules.unused_names,
@@ -139,6 +140,44 @@ def test_the_list_of_files_that_read_axes_themselves_gets_shorter(tmp_path: Path
     assert rules.spelled_by_hand(write_house(tmp_path, **{file: BY_HAND[0]})) == []
     (violation,) = rules.spelled_by_hand(write_house(tmp_path, **{file: "x = 1\n"}))
     assert violation == f"{file}: reads no axes itself any more; take it out of STILL_READING"
+
+
+PRIVATE = [
+    ("from library import _parts\n", "_parts"),
+    ("from library._parts import part\n", "_parts"),
+    ("import library._parts\n", "_parts"),
+    ("import library\n\nlibrary._TABLE.clear()\n", "_TABLE"),
+    ("def f(value):\n    return value.child()._content\n", "_content"),
+    ('def f(value):\n    setattr(value, "_content", 1)\n', "_content"),
+    ('def f(value):\n    return getattr(value, "_content", None)\n', "_content"),
+]
+
+
+@pytest.mark.parametrize(("text", "name"), PRIVATE)
+def test_private_names_of_libraries_are_not_read(text: str, name: str, tmp_path: Path) -> None:
+    (violation,) = rules.private_names(write_house(tmp_path, **{"compiler/b.py": text}))
+    assert f": reads {name}, a private name of a library; use its public names" in violation
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import sys\n\nprint(sys._getframe())\n",
+        "from argparse import _SubParsersAction\n",
+        "from compiler.graph import _parts\n",
+        "def f(pair):\n    return pair._replace(x=1), pair.__dict__\n",
+        "class A:\n    def __init__(self, other):\n        self._content = other._content\n",
+    ],
+)
+def test_private_names_of_our_own_and_of_python_stay(text: str, tmp_path: Path) -> None:
+    assert rules.private_names(write_house(tmp_path, **{"compiler/b.py": text})) == []
+
+
+def test_the_list_of_private_names_that_are_read_gets_shorter(tmp_path: Path) -> None:
+    file, name = max(rules.STILL_PRIVATE)
+    assert rules.private_names(write_house(tmp_path, **{file: f"x.{name}()\n"})) == []
+    (violation,) = rules.private_names(write_house(tmp_path, **{file: "x = 1\n"}))
+    assert violation == f"{file}: reads {name} no more; take it out of STILL_PRIVATE"
 
 
 PLANTED = [

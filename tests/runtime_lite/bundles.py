@@ -26,6 +26,7 @@ from runtime_lite.format.manifest import (
     Sources,
     State,
     Tensor,
+    Voice,
     Wire,
 )
 from runtime_lite.format.manifest_json import json_from_manifest, manifest_from_json
@@ -287,7 +288,12 @@ def entry_of(content: bytes) -> FileEntry:
     return FileEntry(len(content), hashlib.sha256(content).hexdigest())
 
 
-def manifest_of(graphs: Mapping[str, Graph], files: Mapping[str, bytes], wiring: tuple[Wire, ...] = ()) -> Manifest:
+def manifest_of(
+    graphs: Mapping[str, Graph],
+    files: Mapping[str, bytes],
+    wiring: tuple[Wire, ...] = (),
+    voice: Voice | None = None,
+) -> Manifest:
     """Return a manifest of graphs and files."""
     return Manifest(
         name="tiny",
@@ -299,11 +305,16 @@ def manifest_of(graphs: Mapping[str, Graph], files: Mapping[str, bytes], wiring:
         recipe="recipe.yaml",
         files={name: entry_of(content) for name, content in files.items()},
         wiring=wiring,
+        voice=voice,
     )
 
 
 def write_bundle(
-    directory: Path, graphs: Mapping[str, Graph], files: Mapping[str, bytes], wiring: tuple[Wire, ...] = ()
+    directory: Path,
+    graphs: Mapping[str, Graph],
+    files: Mapping[str, bytes],
+    wiring: tuple[Wire, ...] = (),
+    voice: Voice | None = None,
 ) -> Path:
     """Write a bundle directory and return it; files that no graph names are left out."""
     named = {path for graph in graphs.values() for item in graph.artifacts for path in (item.file, *item.files)}
@@ -317,7 +328,7 @@ def write_bundle(
     for name, content in kept.items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).write_bytes(content)
-    (directory / "manifest.json").write_bytes(json_from_manifest(manifest_of(graphs, kept, wiring)))
+    (directory / "manifest.json").write_bytes(json_from_manifest(manifest_of(graphs, kept, wiring, voice)))
     return directory
 
 

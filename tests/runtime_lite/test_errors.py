@@ -14,6 +14,7 @@ from runtime_lite import (
     InternalError,
     Overloaded,
     RuntimeLiteError,
+    StreamLost,
 )
 from runtime_lite.errors import show
 
@@ -41,3 +42,9 @@ def test_a_copy_has_the_reason_as_one_for_another_process_needs(
 ) -> None:
     for error in (copy.copy(kind("why", "hang")), copy.deepcopy(kind("why", "hang"))):
         assert (type(error), str(error), error.reason) == (kind, "why", "hang")
+
+
+def test_a_lost_stream_says_which_chunk_counted_last_also_to_another_process() -> None:
+    lost = copy.copy(StreamLost("why", "moved", 7))
+    assert (str(lost), lost.reason, lost.last_counted, lost.exit_code) == ("why", "moved", 7, 5)
+    assert StreamLost("why", "unknown").last_counted is None

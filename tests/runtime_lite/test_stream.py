@@ -252,6 +252,46 @@ def test_a_snapshot_of_something_else_is_refused(place: Place, tmp_path: Path) -
         stream.restore(foreign)
 
 
+def test_a_snapshot_goes_on_from_its_bytes_in_another_runtime_of_the_bundle(place: Place, bundle: Path) -> None:
+    chunks = feeds(5)
+    truth = alone(place, chunks)
+    stream = place.model.open_stream()
+    for chunk in chunks[:3]:
+        stream.push(chunk)
+    content = stream.snapshot().to_bytes("room", 4)
+    with serve(bundle) as elsewhere, elsewhere.model.open_stream() as other:
+        with pytest.raises(BadInput, match=r"streaming\.restore: expected a snapshot of a stream without a name"):
+            other.restore(content)
+        with pytest.raises(BadInput, match="expected a snapshot of generation 5, got one of generation 4"):
+            other.restore(content, "room", 5)
+        assert other.sequence == 0
+        other.restore(content, "room", 4)
+        assert other.sequence == 3
+        for at in (3, 4):
+            np.testing.assert_array_equal(other.push(chunks[at])["y"], truth[at])
+    place.scheduler.held = True
+    ticket = stream.submit(chunks[3])
+    with pytest.raises(BadInput, match="expected a stream at rest, got one with a chunk on its way"):
+        stream.restore(content, "room", 4)
+    place.release()
+    ticket.result(PATIENCE_S)
+
+
+def test_bytes_of_the_snapshot_of_another_bundle_are_refused(place: Place, tmp_path: Path) -> None:
+    with serve(write_double_bundle(tmp_path / "double")) as other:
+        foreign = other.model.open_stream("streaming").snapshot().to_bytes()
+    with pytest.raises(BadInput, match="a state belongs to the weights that made it"):
+        place.model.open_stream().restore(foreign)
+
+
+def test_a_changed_snapshot_becomes_no_bytes(place: Place) -> None:
+    snapshot = place.model.open_stream().snapshot()
+    changes: list[dict[str, Any]] = [{"sequence": -1}, {"sequence": "1"}, {"bundle": "x"}, {"graph": 3}, {"state": 3}]
+    for fields in changes:
+        with pytest.raises(BadInput, match=r"to_bytes: expected a snapshot as snapshot\(\) gave it"):
+            dataclasses.replace(snapshot, **fields).to_bytes()
+
+
 def test_an_idle_stream_expires_with_an_event(bundle: Path) -> None:
     clock = VirtualClock()
     changes: list[tuple[int, str, str]] = []

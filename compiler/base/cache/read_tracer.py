@@ -370,14 +370,27 @@ def _name_of(path: object) -> str | None:
 def _weights_beside(model: str) -> list[str]:
     """Return the files in which an ONNX file keeps weights."""
     import onnx
-    from onnx.external_data_helper import ExternalDataInfo, _get_all_tensors, uses_external_data
+    from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 
     try:
-        tensors = _get_all_tensors(onnx.load(model, load_external_data=False))
+        tensors = _tensors_in(onnx.load(model, load_external_data=False))
         names = {ExternalDataInfo(tensor).location for tensor in tensors if uses_external_data(tensor)}
     except Exception:  # noqa: BLE001 - what is no ONNX file fails where it is opened
         return []
     return [os.path.join(os.path.dirname(model), name) for name in sorted(names)]
+
+
+def _tensors_in(message: Any) -> Iterator[Any]:
+    """Yield the tensors in a message of ONNX, wherever they stand in it."""
+    import onnx
+
+    if isinstance(message, onnx.TensorProto):
+        yield message
+        return
+    for field, content in message.ListFields():
+        if field.message_type is not None:
+            for part in [content] if hasattr(content, "ListFields") else content:
+                yield from _tensors_in(part)
 
 
 def _is_covered(name: str) -> bool:

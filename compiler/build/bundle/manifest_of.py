@@ -24,15 +24,18 @@ from runtime_lite.format.manifest import (
     Artifact,
     Axis,
     FileEntry,
+    FrameLimit,
     Graph,
     Latency,
     Manifest,
     Sources,
     State,
     Tensor,
+    Voice,
     Wire,
 )
 from runtime_lite.format.manifest_json import json_from_manifest
+from runtime_lite.format.voice_check import check_voice
 from runtime_lite.format.wiring_check import check_wiring
 
 
@@ -188,7 +191,7 @@ def bundle_files(
         recipe="recipe.yaml",
         files={path: FileEntry(len(content), sha256_of(content)) for path, content in sorted(files.items())},
     )
-    manifest = _wired(loaded, manifest)
+    manifest = _with_voice(loaded, _wired(loaded, manifest))
     return files | {MANIFEST_FILE: json_from_manifest(manifest)}
 
 
@@ -209,4 +212,25 @@ def _wired(loaded: LoadedRecipe, manifest: Manifest) -> Manifest:
                 f"{loaded.where('wiring', number)}: {said.partition(': ')[2]}",
                 cure="give both the same type, rows and buckets, or a length per row to the input",
             ) from None
+    return manifest
+
+
+def _with_voice(loaded: LoadedRecipe, manifest: Manifest) -> Manifest:
+    """Return a manifest with the recipe's voice, checked against the final graphs."""
+    voice = loaded.recipe.voice
+    if voice is None:
+        return manifest
+    plain = {name: getattr(voice, name) for name in type(voice).model_fields}
+    frames = None if voice.frames is None else FrameLimit(**voice.frames.model_dump())
+    record = Voice(**{**plain, "frames": frames, "sampling": voice.sampling.of_runtime()})
+    manifest = dataclasses.replace(manifest, voice=record)
+    try:
+        check_voice("voice", manifest)
+    except BundleRefused as error:
+        said, _, _ = str(error).rpartition("; ")
+        place, _, said = said.partition(": ")
+        keys = place.split(".")[1:]
+        raise Refused(
+            f"{loaded.where('voice', *keys)}: {said}", cure="correct the voice, or the graph that it names"
+        ) from None
     return manifest

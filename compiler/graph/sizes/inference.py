@@ -1,21 +1,24 @@
-"""Extends shape inference by quotients, remainders, signs and extremes of sizes."""
+"""Extends shape inference by quotients, remainders, signs and extremes of sizes.
+
+The library's functions stand in its registry, and ours beside them there: within `infer` they run in place of the
+library's, which most of them call; whoever else asks the library gets its own answers.
+"""
 
 import contextlib
-import copy
+import contextvars
 import functools
 import math
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import onnx_ir as ir
-import onnx_shape_inference
+import onnx_shape_inference as library
 import sympy
-from onnx_ir import _symbolic_shapes as _sizes_as_text
-from onnx_shape_inference import ShapeInferenceContext, _broadcast, _registry, _symbolic_shapes
 
 from compiler.graph.operators.axes import axis_of, keeps_split_axis
+from compiler.graph.operators.pads import pad_of
 from compiler.graph.operators.slices import FAR, AxisSlice, Reader, Slice, slice_of
+from compiler.graph.operators.traits import BROADCASTING
 from compiler.graph.operators.windows import window_of
 from compiler.graph.sizes.expressions import (
     Dim,
@@ -30,23 +33,24 @@ from compiler.graph.sizes.held_numbers import can_hold
 
 Size = int | ir.SymbolicDim
 Sizes = list[Size]
-Inference = Callable[[ShapeInferenceContext, ir.Node], None]
-
-READ: dict[str, Callable[..., sympy.Expr]] = {"Abs": sympy.Abs, "ceiling": sympy.ceiling}
-"""Functions that the library writes into sizes, as pools with ceil_mode have them, and fails to read again."""
+Inference = Callable[[library.ShapeInferenceContext, ir.Node], None]
 
 
 def infer(model: ir.Model) -> None:
-    """Write inferred symbolic shapes and contents into a model's values, in place.
-
-    The library is extended during the call, and restored afterwards.
-    """
+    """Write inferred symbolic shapes and contents into a model's values, in place."""
     for value in (*model.graph.inputs, *(output for node in model.graph.all_nodes() for output in node.outputs)):
+        value.shape = None if value.shape is None else _readable_shape(value.shape)
         _forget_unreadable(value)
-        value.shape = None if value.shape is None else _in_numbers(value.shape)
-    with _LOCK, _taught():
+    outside = _is_inferring.set(True)
+    try:
         # Names that it adopts from equalities cost most of its time, and no proof needs them.
-        onnx_shape_inference.infer_symbolic_shapes(model, adopt_declared_symbols=False)
+        library.infer_symbolic_shapes(model, adopt_declared_symbols=False)
+    finally:
+        _is_inferring.reset(outside)
+
+
+_is_inferring = contextvars.ContextVar("_is_inferring", default=False)
+"""Whether the inference that runs in this thread is one of ours."""
 
 
 def _forget_unreadable(value: ir.Value) -> None:
@@ -62,86 +66,157 @@ def _is_readable(text: str | None) -> bool:
     if text is None or text.isidentifier():
         return True
     try:
-        _symbolic_shapes.parse_symbolic_expression(text)
+        ir.SymbolicDim(text) + 0
     except ValueError as error:
         return "Unknown function" not in str(error)
     return True
 
 
-def _in_numbers(shape: ir.Shape) -> ir.Shape:
-    """Return a shape with numbers in place of names that say numbers, such as "17"."""
-    if not any(map(_is_number, shape)):
-        return shape
-    return ir.Shape([int(str(size)) if _is_number(size) else size for size in shape])
+def _readable_shape(shape: ir.Shape) -> ir.Shape:
+    """Return a shape as the library reads it, and as it is where nothing is to be written otherwise."""
+    sizes = [_readable(size) for size in shape]
+    return shape if all(one is other for one, other in zip(sizes, shape, strict=True)) else ir.Shape(sizes)
 
 
-def _is_number(size: Size) -> bool:
-    return isinstance(size, ir.SymbolicDim) and size.value is not None and size.value.isdigit()
+def _readable(size: Size) -> Size:
+    """Return a size as the library reads it.
+
+    It derives the names "1" and "2" of sizes, and takes the first of them where they are broadcast. It writes rounding
+    up, as pools with ceil_mode have it, and fails to read that again.
+    """
+    if isinstance(size, int) or size.value is None or size.value.isidentifier():
+        return size
+    return _read(size.value) or size
 
 
-_LOCK = threading.Lock()
-"""What the library knows is known to all threads."""
+@functools.lru_cache(maxsize=100_000)
+def _read(text: str) -> Size | None:
+    """Return the number that a size says, or the size without functions that the library does not read; else None."""
+    if text.isdigit():
+        return int(text)
+    return _dim_of(expression(text)) if any(f"{name}(" in text for name in UNREAD) else None
 
 
-@contextlib.contextmanager
-def _taught() -> Iterator[None]:
-    places: tuple[tuple[object, str, object], ...] = (
-        (_registry, "registry", _extended()),
-        (_broadcast, "_broadcast_dim", _together),
-        (ShapeInferenceContext, "set_shape", _set_in_numbers),
-        (ShapeInferenceContext, "set_symbolic_value", _note_what_fits),
-        (_symbolic_shapes, "ALLOWED_FUNCTIONS", _symbolic_shapes.ALLOWED_FUNCTIONS | READ),
-        (_symbolic_shapes, "parse_symbolic_expression", _read),
-        (_sizes_as_text, "_ALLOWED_FUNCTIONS", _sizes_as_text._ALLOWED_FUNCTIONS | READ),
-    )
-    original = [getattr(holder, name) for holder, name, _ in places]
-    try:
-        for holder, name, taught in places:
-            setattr(holder, name, taught)
-        yield
-    finally:
-        for (holder, name, _), known in zip(places, original, strict=True):
-            setattr(holder, name, known)
+UNREAD = {"Abs": sympy.Abs, "ceiling": sympy.ceiling}
+"""Functions that sizes may have, and that the library does not read; their normal form, and Max, say the same."""
 
 
-@functools.cache
-def _extended() -> onnx_shape_inference.OpShapeInferenceRegistry:
-    """Return the library's registry, extended by our arithmetic of sizes and slices by sizes."""
-    known = onnx_shape_inference.registry
-    known.collect()
-    extended = copy.deepcopy(known)
-    for domain, op, versions in known.iter_supported():
+class SizeContext(library.ShapeInferenceContext):  # type: ignore[misc]
+    """What functions of the library write sizes and contents to: those of one of its own contexts, checked."""
+
+    def __init__(self, context: library.ShapeInferenceContext) -> None:
+        self.__dict__ = context.__dict__
+
+    def set_shape(self, value: ir.Value, shape: ir.Shape) -> bool:
+        """Set a shape whose sizes can be read; returns whether the value's has changed."""
+        return super().set_shape(value, _readable_shape(shape))  # type: ignore[no-any-return]
+
+    def set_symbolic_value(self, value: ir.Value, data: Sizes) -> None:
+        """Record a value's content, unless its type cannot hold it or it has another number of elements.
+
+        The library computes without bounds, and adds a column to a row as if both were lists.
+        """
+        sizes = () if value.shape is None else tuple(value.shape)
+        known = [size for size in sizes if isinstance(size, int)]
+        is_one_each = value.shape is None or len(known) < len(sizes) or math.prod(known) == len(data)
+        if is_one_each and all(can_hold(value.dtype, _expression(number)) for number in data):
+            super().set_symbolic_value(value, data)
+
+
+def _extend_library() -> None:
+    """Register our function of every operator beside the one that the library has of it."""
+    registry = library.registry
+    for domain, op, versions in list(registry.iter_supported()):
         for version in versions:
-            library_function = known.get(domain, op, version=version)
-            assert library_function is not None
-            careful = _of_data_with_a_shape(library_function) if op == "Expand" else library_function
-            extended.register(domain, op, since_version=version)(_where_it_can(careful))
-    product = extended.get("", "MatMul", version=13)
-    assert product is not None
-    extended.register("com.microsoft", "MatMulIntegerToFloat", since_version=1)(_after(product, _real))
-    for (op, versions), extension in EXTENSIONS.items():
-        for version in versions:
-            before = extended.get("", op, version=version)
-            if before is not None:
-                extended.register("", op, since_version=version)(_after(before, extension))
-    return extended
+            known = registry.get(domain, op, version=version)
+            registry.register(domain, op, since_version=version)(_within_infer(_extended(domain, op, known), known))
+    product = registry.get("", "MatMul", version=13)
+    registry.register("com.microsoft", "MatMulIntegerToFloat", since_version=1)(_one_by_one(product, _real))
 
 
-_read = functools.lru_cache(maxsize=100_000)(_symbolic_shapes.parse_symbolic_expression)
-"""The library's reader of sizes, which reads the same few texts once for every value that has them."""
+def _within_infer(ours: Inference, known: Inference) -> Inference:
+    """Return an inference that is ours within `infer`, and else the library's."""
+
+    def infer(context: library.ShapeInferenceContext, node: ir.Node) -> None:
+        if _is_inferring.get():
+            ours(SizeContext(context), node)
+        else:
+            known(context, node)
+
+    return infer
 
 
-_meet = _broadcast._broadcast_dim
+def _extended(domain: str, op: str, known: Inference) -> Inference:
+    """Return the library's inference of an operator with what runs before it, in its place, and after it."""
+    if domain:
+        return _where_it_can(known)
+    before = [_where_it_can(_broadcast)] if op in BROADCASTING - {"PRelu"} else []  # which has the data's shape
+    after = [EXTENSIONS[op]] if op in EXTENSIONS else []
+    return _one_by_one(*before, _where_it_can(_expand if op == "Expand" else known), *after)
+
+
+def _one_by_one(*inferences: Inference) -> Inference:
+    """Return an inference that runs several, in order."""
+
+    def infer(context: library.ShapeInferenceContext, node: ir.Node) -> None:
+        for inference in inferences:
+            inference(context, node)
+
+    return infer
+
+
+def _where_it_can(known: Inference) -> Inference:
+    """Wrap the library's inference so that it infers nothing where it fails; nodes that need the sizes are refused."""
+
+    def infer(context: library.ShapeInferenceContext, node: ir.Node) -> None:
+        with contextlib.suppress(Exception):
+            known(context, node)
+
+    return infer
+
+
+def _broadcast(context: library.ShapeInferenceContext, node: ir.Node) -> None:
+    """Infer the shape of operands that are broadcast; where it is known, the library's own does not replace it."""
+    shapes = [None if value is None else value.shape for value in node.inputs]
+    in_order = [*shapes[1:], *shapes[:1]] if node.op_type == "Where" else shapes  # the library has the condition last
+    shape = functools.reduce(_broadcast_shape, in_order)
+    if shape is not None:
+        context.set_shape(node.outputs[0], shape)
+
+
+def _expand(context: library.ShapeInferenceContext, node: ir.Node) -> None:
+    """Infer the shape of an Expand, and none for data of unknown shape, as a target of 1 keeps the operand's size."""
+    data, target = node.inputs
+    assert data is not None and target is not None
+    sizes = context.get_symbolic_value(target)
+    shape = None if sizes is None else _broadcast_shape(data.shape, ir.Shape(sizes))
+    context.set_shape_and_dtype(node.outputs[0], shape, data.dtype)
+
+
+def _broadcast_shape(first: ir.Shape | None, second: ir.Shape | None) -> ir.Shape | None:
+    """Return the shape of two broadcast operands; None where one is unknown, or they are of no common shape."""
+    if first is None or second is None:
+        return None
+    rank = max(len(first), len(second))
+    padded: list[Sizes] = [[*[1] * (rank - len(shape)), *shape] for shape in (first, second)]
+    sizes = [_together(*pair) for pair in zip(*padded, strict=True)]
+    return None if None in sizes else ir.Shape([size for size in sizes if size is not None])
 
 
 def _together(first: Size, second: Size) -> Size | None:
     """Return the size of two broadcast axes: where one has at most one entry, the other's.
 
-    Of two sizes that it cannot compare the library takes the first: of Min(1, time) and time that is the wrong one.
+    Of two sizes that cannot be compared it is the first, as the library has it.
     """
-    if isinstance(first, ir.SymbolicDim) and isinstance(second, ir.SymbolicDim) and first.value and second.value:
-        return _of_names(first.value, second.value) or _meet(first, second)
-    return _meet(first, second)  # type: ignore[no-any-return]
+    if second in (1, first):
+        return first
+    if first == 1:
+        return second
+    if isinstance(first, int):
+        return None if isinstance(second, int) else first
+    if isinstance(second, int):
+        return second
+    return (_of_names(first.value, second.value) if first.value and second.value else None) or first
 
 
 @functools.lru_cache(maxsize=100_000)
@@ -166,70 +241,7 @@ def _of_names(first: str, second: str) -> Size | None:
     return _dim_of(sizes[1] if is_one[0] else sizes[0] if is_one[1] else sympy.Max(*sizes))
 
 
-_set = ShapeInferenceContext.set_shape
-
-
-def _set_in_numbers(context: ShapeInferenceContext, value: ir.Value, shape: ir.Shape) -> bool:
-    """Set a shape whose numbers are numbers.
-
-    The library derives the names "1" and "2" of sizes, and takes the first of them where they are broadcast.
-    """
-    return _set(context, value, _in_numbers(shape))  # type: ignore[no-any-return]
-
-
-_note = ShapeInferenceContext.set_symbolic_value
-
-
-def _note_what_fits(context: ShapeInferenceContext, value: ir.Value, data: Sizes) -> None:
-    """Record a value's content, unless its type cannot hold it or it has another number of elements.
-
-    The library computes without bounds, and adds a column to a row as if both were lists.
-    """
-    sizes = () if value.shape is None else tuple(value.shape)
-    known = [size for size in sizes if isinstance(size, int)]
-    is_one_each = value.shape is None or len(known) < len(sizes) or math.prod(known) == len(data)
-    fits = (can_hold(value.dtype, number if isinstance(number, int) else _expression(number)) for number in data)
-    if is_one_each and all(fits):
-        _note(context, value, data)
-
-
-def _where_it_can(known: Inference) -> Inference:
-    """Wrap the library's inference so that it infers nothing where it fails; nodes that need the sizes are refused."""
-
-    def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
-        with contextlib.suppress(Exception):
-            known(context, node)
-
-    return infer
-
-
-def _of_data_with_a_shape(known: Inference) -> Inference:
-    """Wrap the library's inference of Expand so that it infers nothing for data of unknown shape.
-
-    The library uses the target sizes, but a target of 1 keeps the operand's size.
-    """
-
-    def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
-        data = node.inputs[0]
-        if data is not None and data.shape is None:
-            context.set_shape_and_dtype(node.outputs[0], None, data.dtype)
-        else:
-            known(context, node)
-
-    return infer
-
-
-def _after(known: Inference, extension: Inference) -> Inference:
-    """Return an inference that runs the library's and then an extension."""
-
-    def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
-        known(context, node)
-        extension(context, node)
-
-    return infer
-
-
-def _real(context: ShapeInferenceContext, node: ir.Node) -> None:
+def _real(context: library.ShapeInferenceContext, node: ir.Node) -> None:
     """Set the type of an integer product's floating-point result."""
     node.outputs[0].type = ir.TensorType(ir.DataType.FLOAT)  # the context keeps the type that was there
 
@@ -237,7 +249,7 @@ def _real(context: ShapeInferenceContext, node: ir.Node) -> None:
 def _arithmetic(function: Callable[..., sympy.Expr | None]) -> Inference:
     """Return an inference that computes one size from others, which the library does not support."""
 
-    def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
+    def infer(context: library.ShapeInferenceContext, node: ir.Node) -> None:
         output = node.outputs[0]
         if output.dtype is None or not output.dtype.is_integer() or context.get_symbolic_value(output) is not None:
             return
@@ -252,7 +264,7 @@ def _arithmetic(function: Callable[..., sympy.Expr | None]) -> Inference:
 def _extreme(function: Callable[..., sympy.Expr]) -> Inference:
     """Return an inference of the smaller or larger of two sizes, for which the library invents a new name."""
 
-    def infer(context: ShapeInferenceContext, node: ir.Node) -> None:
+    def infer(context: library.ShapeInferenceContext, node: ir.Node) -> None:
         numbers = _single_sizes(context, node)
         if numbers is not None:
             context.set_symbolic_value(node.outputs[0], [_dim_of(function(*numbers))])
@@ -260,7 +272,7 @@ def _extreme(function: Callable[..., sympy.Expr]) -> Inference:
     return infer
 
 
-def _single_sizes(context: ShapeInferenceContext, node: ir.Node) -> list[sympy.Expr] | None:
+def _single_sizes(context: library.ShapeInferenceContext, node: ir.Node) -> list[sympy.Expr] | None:
     """Return the operands, where each is one known size; else None."""
     operands = [context.get_symbolic_value(value) for value in node.inputs if value is not None]
     if any(operand is None or len(operand) != 1 for operand in operands):
@@ -268,12 +280,15 @@ def _single_sizes(context: ShapeInferenceContext, node: ir.Node) -> list[sympy.E
     return [_expression(operand[0]) for operand in operands if operand is not None]
 
 
-def _dim_of(size: sympy.Expr | int) -> Size:
-    """Return a size as the library writes it."""
-    return int(size) if sympy.sympify(size).is_Integer else ir.SymbolicDim(str(size))
+def _dim_of(size: Dim) -> Size:
+    """Return a size as the library writes it, without the functions that it does not read."""
+    size = sympy.sympify(size)
+    if size.has(*UNREAD.values()):
+        size = sympy.sympify(normal_form(size)).replace(sympy.Abs, lambda part: sympy.Max(part, -part))
+    return int(size) if size.is_Integer else ir.SymbolicDim(str(size))
 
 
-def _sliced(context: ShapeInferenceContext, node: ir.Node) -> None:
+def _sliced(context: library.ShapeInferenceContext, node: ir.Node) -> None:
     """Infer table[a:b] with computed bounds as b - a entries, and x[::-1] as x's, which the library leaves open.
 
     It writes Max(0, size) for sizes that it knows; the rule of Slice requires lengths with a valid size.
@@ -284,11 +299,7 @@ def _sliced(context: ShapeInferenceContext, node: ir.Node) -> None:
     view = slice_of(node)
     if view is None or data is None or data.shape is None:
         return
-
-    def read(value: ir.Value) -> list[Dim | None] | None:
-        numbers = context.get_symbolic_value(value)
-        return None if numbers is None else [_number(number) for number in numbers]
-
+    read = _reader(context)
     axis_slices = view.axis_slices(read)
     if axis_slices is None or output.shape is None:  # the library takes axes that it cannot read for the first ones
         output.shape = ir.Shape([context.new_symbolic_dim() for _ in data.shape])
@@ -309,7 +320,17 @@ def _sliced(context: ShapeInferenceContext, node: ir.Node) -> None:
     output.shape = ir.Shape(dims)
 
 
-def _pick(context: ShapeInferenceContext, view: Slice, output: ir.Value, read: Reader) -> None:
+def _reader(context: library.ShapeInferenceContext) -> Reader:
+    """Return what the contents of operands are read with, as far as the inference has come."""
+
+    def read(value: ir.Value) -> list[Dim | None] | None:
+        numbers = context.get_symbolic_value(value)
+        return None if numbers is None else [_number(number) for number in numbers]
+
+    return read
+
+
+def _pick(context: library.ShapeInferenceContext, view: Slice, output: ir.Value, read: Reader) -> None:
     """Infer a slice of known numbers, backwards too, as the library misreads an end before the first entry."""
     numbers = context.get_symbolic_value(view.data)
     is_list = view.data.shape is not None and len(view.data.shape) == 1
@@ -349,7 +370,7 @@ def _limit_to_axis(output: ir.Value, shape: ir.Shape, axis_slices: Sequence[Axis
     output.shape = ir.Shape(dims)
 
 
-def _pool(context: ShapeInferenceContext, node: ir.Node) -> None:
+def _pool(context: library.ShapeInferenceContext, node: ir.Node) -> None:
     """Infer one position per stride for a pooling with auto_pad SAME, which the library leaves open."""
     data = node.inputs[0]
     window = None if data is None or data.shape is None else window_of(node, len(data.shape))
@@ -366,30 +387,27 @@ def _places(size: Size, stride: int) -> Dim:
     return normal_form(sympy.ceiling(_expression(size) / stride))
 
 
-def _pad(context: ShapeInferenceContext, node: ir.Node) -> None:
+def _pad(context: library.ShapeInferenceContext, node: ir.Node) -> None:
     """Infer the size of an axis padded by computed amounts, which the library leaves open."""
-    data, output = node.inputs[0], node.outputs[0]
-    amounts = context.get_symbolic_value(node.inputs[1]) if node.inputs[1] is not None else None
-    has_axes = len(node.inputs) > 3 and node.inputs[3] is not None
-    if data is None or data.shape is None or amounts is None or has_axes or len(amounts) != 2 * len(data.shape):
+    view = pad_of(node, _reader(context))
+    if view is None or view.data.shape is None:
         return
-    dims = list(data.shape)
-    for axis, (before, after) in enumerate(zip(amounts[: len(dims)], amounts[len(dims) :], strict=True)):
-        dim = dims[axis]
-        if (before, after) != (0, 0) and (isinstance(dim, int) or dim.value is not None):
-            size = _expression(dim) + _expression(before) + _expression(after)
-            dims[axis] = _dim_of(size)
-    output.shape = ir.Shape(dims)
+    dims = list(view.data.shape)
+    for axis, amounts in view.added.items():
+        size = _number(dims[axis])
+        if amounts != (0, 0) and size is not None:
+            dims[axis] = _dim_of(size + sum(amounts))
+    node.outputs[0].shape = ir.Shape(dims)
 
 
-def _filled(context: ShapeInferenceContext, node: ir.Node) -> None:
+def _filled(context: library.ShapeInferenceContext, node: ir.Node) -> None:
     """Infer a tensor of computed sizes, which the library leaves open where some are names."""
     sizes = context.get_symbolic_value(node.inputs[0]) if node.inputs[0] is not None else None
     if sizes is not None and node.outputs[0].shape is None:
         node.outputs[0].shape = ir.Shape(list(sizes))
 
 
-def _count(context: ShapeInferenceContext, node: ir.Node) -> None:
+def _count(context: library.ShapeInferenceContext, node: ir.Node) -> None:
     """Infer as many positions as a Range counts, up or down, without the library's Max(0, count)."""
     output = node.outputs[0]
     if output.shape is not None:
@@ -404,7 +422,7 @@ def _count(context: ShapeInferenceContext, node: ir.Node) -> None:
         output.shape = ir.Shape([ir.SymbolicDim(str(size))])
 
 
-def _cancel(context: ShapeInferenceContext, node: ir.Node) -> None:
+def _cancel(context: library.ShapeInferenceContext, node: ir.Node) -> None:
     """Cancel the quotient that a -1 stands for, which the library leaves as it is: 32*n*t / (16*t) = 2*n."""
     shape = node.outputs[0].shape
     if shape is None:
@@ -417,7 +435,7 @@ def _cancel(context: ShapeInferenceContext, node: ir.Node) -> None:
     node.outputs[0].shape = ir.Shape(dims)
 
 
-def _frames_of_signal(context: ShapeInferenceContext, node: ir.Node) -> None:
+def _frames_of_signal(context: library.ShapeInferenceContext, node: ir.Node) -> None:
     """Infer the number of frames of an STFT, (samples - length) // step + 1, which the library leaves open."""
     signal, output = node.inputs[0], node.outputs[0]
     step = None if node.inputs[1] is None else ir.convenience.get_const_tensor(node.inputs[1])
@@ -432,7 +450,7 @@ def _frames_of_signal(context: ShapeInferenceContext, node: ir.Node) -> None:
         output.shape = ir.Shape(dims)
 
 
-def _piece(context: ShapeInferenceContext, node: ir.Node) -> None:
+def _piece(context: library.ShapeInferenceContext, node: ir.Node) -> None:
     """Infer the shape of a piece of a split tensor, of which the library knows no size.
 
     Where pieces are of equal size, the last one may be shorter; a piece that exists is not empty.
@@ -547,7 +565,7 @@ def _expression(size: int | ir.SymbolicDim) -> sympy.Expr:
     return sympy.sympify(size if isinstance(size, int) else expression(str(size.value)))
 
 
-def _remainder(context: ShapeInferenceContext, node: ir.Node) -> None:
+def _remainder(context: library.ShapeInferenceContext, node: ir.Node) -> None:
     """Infer a remainder, with the sign of the divisor, or with fmod of the dividend, which is equal for sizes only."""
     fmod = node.attributes.get("fmod")
     _arithmetic(sympy.Mod if fmod is None or not fmod.value else _remainder_of_dividend)(context, node)
@@ -566,25 +584,24 @@ def _same(size: sympy.Expr) -> sympy.Expr:
     return sympy.Abs(size)
 
 
-VERSIONS = (6, 7, 10, 13, 14, 18)
-POOLS = (1, 7, 8, 10, 11, 12, 19, 22)
-
-EXTENSIONS: dict[tuple[str, tuple[int, ...]], Inference] = {
-    ("Abs", VERSIONS): _arithmetic(_same),
-    ("AveragePool", POOLS): _pool,
-    ("ConstantOfShape", (9, 20, 21, 23, 24)): _filled,
-    ("Div", VERSIONS): _arithmetic(truncated),
-    ("LpPool", (18, 22)): _pool,
-    ("MaxPool", POOLS): _pool,
-    ("Max", (6, 8, 12, 13)): _extreme(sympy.Max),
-    ("Min", (6, 8, 12, 13)): _extreme(sympy.Min),
-    ("Mod", VERSIONS): _remainder,
-    ("Neg", VERSIONS): _arithmetic(_negative),
-    ("Pad", (13, 18, 19, 21, 23, 24)): _pad,
-    ("Range", (11,)): _count,
-    ("Reshape", (5, 14)): _cancel,
-    ("STFT", (17,)): _frames_of_signal,
-    ("SequenceAt", (11,)): _piece,
-    ("Slice", (13,)): _sliced,
+EXTENSIONS: dict[str, Inference] = {
+    "Abs": _arithmetic(_same),
+    "AveragePool": _pool,
+    "ConstantOfShape": _filled,
+    "Div": _arithmetic(truncated),
+    "LpPool": _pool,
+    "MaxPool": _pool,
+    "Max": _extreme(sympy.Max),
+    "Min": _extreme(sympy.Min),
+    "Mod": _remainder,
+    "Neg": _arithmetic(_negative),
+    "Pad": _pad,
+    "Range": _count,
+    "Reshape": _cancel,
+    "STFT": _frames_of_signal,
+    "SequenceAt": _piece,
+    "Slice": _sliced,
 }
-"""What runs after the library's own inference, by operator and the versions that it is registered for."""
+"""What runs after the library's own inference, by operator."""
+
+_extend_library()

@@ -5,13 +5,12 @@ import json
 
 import onnx_ir as ir
 import pytest
-from onnx_shape_inference import ShapeInferenceContext
+from onnx_shape_inference import ShapeInferenceContext, registry
 
 from compiler.checker.check import check
 from compiler.checker.graph import Rejected
 from compiler.errors import Refused
 from compiler.graph import model as graphs
-from compiler.graph.sizes import inference
 from compiler.graph.stages import Lowered, Outcome, PaddedAxis
 from compiler.passes.pad_axes import PadAxes
 from compiler.proof.facts.case import Case
@@ -53,7 +52,7 @@ def sizes_of_the_operator() -> None:
         assert entries is not None
         context.set_shape_and_dtype(node.outputs[0], entries.shape, entries.dtype)
 
-    inference._extended().register(*OPERATOR, since_version=1)(infer)
+    registry.register(*OPERATOR, since_version=1)(infer)
 
 
 def test_without_a_rule_it_is_refused_by_name() -> None:

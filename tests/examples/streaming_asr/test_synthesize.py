@@ -39,7 +39,7 @@ def test_equal_seeds_spoil_equally() -> None:
 @pytest.mark.parametrize("accent", synthesize.ACCENTS)
 def test_every_accent_takes_variants(accent: str) -> None:
     first, second = (
-        synthesize.speak("harbour", synthesize.Voice(accent, variant), 160, 50) for variant in ("m3", "f2")
+        synthesize.speak("harbour", synthesize.SpokenVoice(accent, variant), 160, 50) for variant in ("m3", "f2")
     )
     assert len(first) != len(second) or np.abs(first - second).max() > 0.05
 
@@ -47,7 +47,7 @@ def test_every_accent_takes_variants(accent: str) -> None:
 def test_missing_espeak_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(FileNotFoundError, match="expected the program 'espeak-ng', got none; install"):
-        synthesize.speak("harbour", synthesize.Voice("en", "m1"), 160, 50)
+        synthesize.speak("harbour", synthesize.SpokenVoice("en", "m1"), 160, 50)
 
 
 def test_stretching_keeps_the_speech_and_changes_its_length() -> None:

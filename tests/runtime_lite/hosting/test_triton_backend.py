@@ -93,11 +93,12 @@ def test_errors_carry_the_name_of_the_runtime_s(models: Mapping[str, TritonPytho
         ),
         (models["plain"], Request(plain(), parameters={"runtime_priority": "x"}), "priority", TritonError.INVALID_ARG),
         (streaming, Request(chunk), "no sequence id", TritonError.INVALID_ARG),
-        (streaming, Request(chunk, 9), "nobody has started", TritonError.INVALID_ARG),
+        (streaming, Request(chunk, 9), "nobody has started", TritonError.NOT_FOUND),
     ]
     for model, request, text, code in refused:
         message, found = fault(*asked(model, request))
-        assert text in message and message.startswith("BadInput: ") and found == code
+        kind = "StreamLost" if code == TritonError.NOT_FOUND else "BadInput"
+        assert text in message and message.startswith(f"{kind}: ") and found == code
     asked(streaming, Request(chunk, 1, START), Request(chunk, 2, START))
     message, code = fault(*asked(streaming, Request(chunk, 3, START)))
     assert message.startswith("Overloaded: ") and code == TritonError.UNAVAILABLE
@@ -106,7 +107,7 @@ def test_errors_carry_the_name_of_the_runtime_s(models: Mapping[str, TritonPytho
 def test_every_error_of_the_runtime_has_a_code(models: Mapping[str, TritonPythonModel]) -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and kind.__name__[0] != "_"]
     coded = {kind.__name__ for kind in kinds if any(issubclass(kind, known) for known, _ in CODES)}
-    assert coded == {"BadInput", "Cancelled", "Overloaded", "Dropped", "ExecutorFailed"}
+    assert coded == {"BadInput", "Cancelled", "Overloaded", "Dropped", "ExecutorFailed", "StreamLost"}
     request = Request({})
     models["plain"]._send_error(request, ZeroDivisionError("by zero"))
     assert fault(request.responses[0]) == ("ZeroDivisionError: by zero", TritonError.INTERNAL)

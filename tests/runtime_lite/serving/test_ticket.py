@@ -59,6 +59,24 @@ def test_coroutines_read_responses_and_await_all_of_them(place: Place) -> None:
             assert_close(answer["y"], y)
 
 
+@pytest.mark.parametrize("room", [1, 3, 9])
+def test_who_reads_all_is_woken_at_the_end_or_when_nothing_more_has_room(place: Place, room: int) -> None:
+    chunks = chunks_of(9)
+    truth = expected(place, chunks)
+    with place.model.open_stream() as stream:
+        place.scheduler.held = True
+        responses = stream.submit_all(chunks, room=room)
+        found: list[Any] = []
+        reader = threading.Thread(target=lambda: found.extend(responses.result()))
+        reader.start()
+        wait_until(lambda: bool(responses.wakers))
+        assert not responses.readers  # a response alone would wake those
+        place.release()
+        reader.join(PATIENCE_S)
+        for got, wanted in zip(found, truth, strict=True):
+            assert_close(got["y"], wanted)
+
+
 def test_an_error_in_the_middle_comes_behind_the_responses_before_it(place: Place) -> None:
     chunks = chunks_of(6)
     truth = expected(place, chunks)

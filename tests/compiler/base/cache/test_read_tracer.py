@@ -1,5 +1,6 @@
 """tracer: what is read while watched is known afterwards, and what leads out of sight is said."""
 
+import contextlib
 import importlib.metadata
 import inspect
 import os
@@ -11,7 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
+from onnx.external_data_helper import set_external_data
 
 from compiler.base.cache.dependencies import ABSENT, file_at, holds, kinds_at, times_at, variable_named
 from compiler.base.cache.read_tracer import READ_TRACER, ReadTracer
@@ -51,6 +55,28 @@ def test_files_are_seen_whoever_opens_them(read: Callable[[Path], object], trace
     assert reads is not None and file_at("weights.bin") in reads and holds(reads)
     path.write_bytes(b"87654321")
     assert not holds(reads)
+
+
+BRANCHES = """<ir_version: 8, opset_import: ["" : 17]> g (bool c) => (float[1] y) {
+    y = If<then_branch = first () => (float[1] a) <float[1] w = {1}> { a = Identity(w) },
+           else_branch = second () => (float[1] b) { b = Constant<value = float[1] {2}>() }>(c)
+}"""
+
+
+def test_weights_of_branches_that_lie_apart_are_seen(tracer: ReadTracer) -> None:
+    model = onnx.parser.parse_model(BRANCHES)
+    first, second = (attribute.g for attribute in model.graph.node[0].attribute)
+    weights = (first.initializer[0], second.node[0].attribute[0].t)
+    for tensor, file in zip(weights, ("first.bin", "second.bin"), strict=True):
+        tensor.raw_data = onnx.numpy_helper.to_array(tensor).tobytes()
+        set_external_data(tensor, file)
+        Path(file).write_bytes(tensor.raw_data)
+        tensor.ClearField("raw_data")
+    Path("model.onnx").write_bytes(model.SerializeToString())
+    with tracer.watching(), contextlib.suppress(Exception):
+        onnxruntime.InferenceSession("model.onnx", providers=["CPUExecutionProvider"])
+    reads = tracer.reads()
+    assert reads is not None and {file_at("model.onnx"), file_at("first.bin"), file_at("second.bin")} <= set(reads)
 
 
 def test_files_that_are_not_there_are_seen(tracer: ReadTracer) -> None:

@@ -1,5 +1,6 @@
 """What the inference library is taught besides."""
 
+import concurrent.futures
 import subprocess
 import sys
 
@@ -12,30 +13,39 @@ from compiler.graph.sizes.expressions import normal_form
 from tests.kit.graphs import parse, random_weights
 
 LIBRARY = """
-import onnx_shape_inference as library
-from onnx_shape_inference import _broadcast, _registry, _symbolic_shapes
-from onnx_ir import _symbolic_shapes as read
+import onnx_ir, onnx_shape_inference
 
-def known():
-    table = {key: [each for _, each in found] for key, found in _registry.registry._registrations.items()}
-    context = library.ShapeInferenceContext.set_symbolic_value, library.ShapeInferenceContext.set_shape
-    return table, _broadcast._broadcast_dim, context, dict(_symbolic_shapes.ALLOWED_FUNCTIONS), read._ALLOWED_FUNCTIONS
+def answers():
+    model = onnx_ir.from_onnx_text('''<ir_version: 10, opset_import: ["" : 20]> g (float[n,4] x, float["Min(1, n)",4] z)
+        => (float[p,q] y, int64[k] half) <int64[1] two = {2}> {
+            y = Add(z, x)  e = Expand(z, s)  s = Shape<end = 1>(x)  half = Div(s, two)
+        }''')
+    onnx_shape_inference.infer_symbolic_shapes(model)
+    return [(str(value.shape), dict(value.metadata_props)) for node in model.graph for value in node.outputs]
 
-library.registry.collect()
-before = known()
+before = answers()
 from compiler.graph import model as graphs
-import onnx, onnx_ir
-model = onnx_ir.from_proto(onnx.parser.parse_model('''<ir_version: 10, opset_import: ["" : 20]>
-    g (float[n,4] x) => (int64[k] y) <int64[1] two = {2}> { s = Shape<end = 1>(x)  y = Div(s, two) }'''))
+model = onnx_ir.from_onnx_text('''<ir_version: 10, opset_import: ["" : 20]>
+    g (float[n,4] x) => (int64[k] y) <int64[1] two = {2}> { s = Shape<end = 1>(x)  y = Div(s, two) }''')
 graphs.infer_shapes(model)
 assert graphs.integers_of(model.graph.outputs[0]) == (graphs.expression("floor(n/2)"),)
-assert known() == before
+assert answers() == before
 """
 
 
-def test_the_library_is_afterwards_as_it_was() -> None:
+def test_whoever_else_asks_the_library_gets_its_own_answers() -> None:
     # regression: an import taught the library for good, for whatever else the process did with it
     subprocess.run([sys.executable, "-c", LIBRARY], check=True)
+
+
+def test_graphs_are_inferred_in_several_threads_at_once() -> None:
+    text = """(float[batch,time] x) => (int64[1] d) <int64[1] two = {2}>
+        { n = Shape<start = 1, end = 2>(x)  d = Div(n, two) }"""
+    models = [parse(text) for _ in range(8)]
+    with concurrent.futures.ThreadPoolExecutor(max_workers=4) as pool:
+        list(pool.map(graphs.infer_shapes, models))
+    halves = {graphs.integers_of(model.graph.outputs[0]) for model in models}
+    assert halves == {(expression("floor(time/2)"),)}
 
 
 SIZES = {
@@ -211,6 +221,12 @@ def test_of_two_sizes_of_one_length_the_one_that_is_broadcast_against_counts(
     assert size == expression(BROADCAST[sizes] or first)
 
 
+def test_sizes_that_cannot_be_compared_are_those_of_the_data_of_a_where() -> None:
+    model = parse("""(float[time] x, float[time] z, float[later] m) => (float[t] y)
+        { c = Cast<to = 9>(m)  y = Where(c, x, z) }""")
+    assert graphs.dims_of(model.graph.outputs[0]) == (expression("time"),)
+
+
 ROUNDED_UP = {
     "r = Range(first, c, step)  f = Cast<to = 1>(r)  y = Unsqueeze(f, zero)": "every second of a window, counted",
     "f = Unsqueeze(a, zero)  y = Reshape(f, merged)": "every second of a window, merged with the rows",
@@ -229,6 +245,58 @@ def test_sizes_that_are_rounded_up_are_computed_with(body: str) -> None:
     dims = graphs.dims_of(model.graph.outputs[0])
     rounded_up = expression("ceiling(Min(8, time)/2)")
     assert dims is not None and dims[1] in (rounded_up, normal_form(rounded_up * graphs.symbol("batch")))
+
+
+def test_amounts_for_named_axes_are_added_to_these() -> None:
+    # regression: where axes were named, computed amounts were not looked at
+    model = parse(
+        """(float[batch,time,4] x) => (float[batch,t,4] y)
+        <int64[1] none = {0}, int64[1] axis = {-2}, int64[1] two = {2}>
+        { n = Shape<start = 1, end = 2>(x)  rest = Mod(n, two)  pads = Concat<axis = 0>(none, rest)
+        y = Pad(x, pads, , axis) }"""
+    )
+    assert graphs.dims_of(model.graph.outputs[0]) == (expression("batch"), expression("time + Mod(time, 2)"), 4)
+
+
+WITHOUT_ROUNDING_UP = {
+    "p = MaxPool<kernel_shape = [2], strides = [2], ceil_mode = 1>(x)": "ceiling((time - 2)/2) + 1",
+    'p = AveragePool<kernel_shape = [3], strides = [2], auto_pad = "SAME_UPPER">(x)': "ceiling(time/2)",
+}
+
+
+@pytest.mark.parametrize("pool", WITHOUT_ROUNDING_UP)
+def test_what_a_pool_rounds_up_is_computed_with(pool: str) -> None:
+    model = parse(
+        f"""(float[1,4,time] x) => (float[1,4,n] y, int64[1] size) <int64[1] two = {{2}}>
+        {{ {pool}  y = Concat<axis = 2>(p, p)  n = Shape<start = 2>(p)  size = Mul(n, two) }}"""
+    )
+    graphs.forget_shapes(model)
+    graphs.infer_shapes(model)
+    twice = normal_form(2 * expression(WITHOUT_ROUNDING_UP[pool]))
+    (*_, joined), (size,) = (
+        graphs.dims_of(model.graph.outputs[0]) or (),
+        graphs.integers_of(model.graph.outputs[1]) or (),
+    )
+    assert joined == size == twice
+
+
+def test_distances_are_computed_with() -> None:
+    model = parse(
+        """(float[time,later] x) => (int64[1] d) { n = Shape<end = 1>(x)  m = Shape<start = 1>(x)
+        gap = Sub(n, m)  far = Abs(gap)  d = Add(far, n) }"""
+    )
+    (distance,) = graphs.integers_of(model.graph.outputs[0]) or ()
+    assert not isinstance(distance, int)
+    time, later = graphs.symbol("time"), graphs.symbol("later")
+    assert [distance.subs({time: 3, later: number}) for number in (1, 3, 8)] == [5, 3, 8]
+
+
+def test_declared_sizes_that_are_rounded_up_are_read() -> None:
+    model = parse("(float[batch,time] x) => (float[batch,t] y) { z = Relu(x)  y = Neg(z) }")
+    model.graph.inputs[0].shape = ir.Shape(["batch", "ceiling(time/2)"])
+    graphs.forget_shapes(model)
+    graphs.infer_shapes(model)
+    assert graphs.dims_of(model.graph.outputs[0]) == (expression("batch"), expression("floor(time/2 + 1/2)"))
 
 
 @pytest.mark.parametrize("body", ["y = Squeeze(x, two)", "y = Reshape(x, twice)"])
