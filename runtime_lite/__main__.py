@@ -1,4 +1,4 @@
-"""The command line: `inspect|verify|run|bench|load BUNDLE`, `plan BUNDLE...`, `top ADDRESS`, `triton BUNDLE FOLDER`.
+"""The command line: `inspect|verify|run|bench|load BUNDLE`, `plan BUNDLE...`, `top ADDRESS`, `triton|ray BUNDLE DIR`.
 
 Exit codes: 0 success, 2 the input or the bundle is wrong, 4 `verify` measured an error above the tolerance, 5 the
 engine is not built or this machine lacks its device, 130 interrupted, 1 a bug of runtime_lite, whose traceback is
@@ -7,6 +7,7 @@ printed.
 
 import argparse
 import contextlib
+import dataclasses
 import math
 import sys
 from collections.abc import Sequence
@@ -26,6 +27,8 @@ from runtime_lite.format.costs import Cost, json_from_costs
 from runtime_lite.format.describe import describe_bundle, format_table, json_of_bundle
 from runtime_lite.format.manifest import COSTS_FILE
 from runtime_lite.format.reader import read_bundle
+from runtime_lite.hosting.ray_application import write_application
+from runtime_lite.hosting.ray_replica import RayOptions
 from runtime_lite.hosting.triton_repository import write_repository
 from runtime_lite.load_test import command as load
 from runtime_lite.model import Model
@@ -98,6 +101,26 @@ def _parser() -> argparse.ArgumentParser:
     triton.add_argument("--idle-s", type=_amount, default=60.0, help="a stream idle for so long ends (default 60)")
     triton.set_defaults(command=_triton)
 
+    ray = commands.add_parser("ray", help="write an application of Ray Serve: streams pinned to replicas")
+    ray.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory or .tar file")
+    ray.add_argument("folder", type=Path, metavar="DIR", help="folder of the application, which must not exist")
+    ray.add_argument("--graph", help="graph with states; without it the only one, or those that are wired")
+    for option, read, text in (
+        ("threads", _positive, "threads of one run"),
+        ("workers", _positive, "runs of a replica at once"),
+        ("max-streams", _positive, "streams of a replica"),
+        ("idle-s", _amount, "a stream idle for so long ends"),
+        ("snapshot-every", int, "chunks between two snapshots, from which streams of a lost replica go on; 0 for none"),
+        ("answer-s", _amount, "a replica that does not answer for so long is lost"),
+        ("min-replicas", _positive, "least number of replicas"),
+        ("max-replicas", _positive, "largest number of replicas"),
+        ("leave-after-s", _amount, "a replica leaves after so long with too few streams"),
+        ("cpus", _amount, "CPUs that Ray reserves for a replica"),
+    ):
+        default = getattr(RayOptions, option.replace("-", "_"))
+        ray.add_argument(f"--{option}", type=read, default=default, help=f"{text} (default {default:g})")
+    ray.set_defaults(command=_ray)
+
     top = commands.add_parser("top", help="watch a server by its metrics, until Ctrl-C")
     top.add_argument("address", nargs="?", default="http://127.0.0.1:9464/metrics", help="default: %(default)s")
     top.add_argument("--every", type=_amount, default=1.0, metavar="S", help="seconds between two views (default 1)")
@@ -153,6 +176,12 @@ def _triton(options: argparse.Namespace) -> None:
     )
     for folder in written:
         print(folder)
+
+
+def _ray(options: argparse.Namespace) -> None:
+    """Run the command `ray`: write the folder of an application and print its name."""
+    given = {field.name: getattr(options, field.name) for field in dataclasses.fields(RayOptions)}
+    print(write_application(options.bundle, options.folder, RayOptions(**given)))
 
 
 def _inspect(options: argparse.Namespace) -> None:

@@ -26,6 +26,7 @@ from benchmarks.serving.closed_loop import measure_closed_loop
 from benchmarks.serving.crash import measure_crash
 from benchmarks.serving.full_load import measure_full_load
 from benchmarks.serving.latency import measure_latency
+from benchmarks.serving.moves import measure_moves
 from benchmarks.serving.overhead import measure_overhead
 from benchmarks.serving.overload import measure_overload
 from benchmarks.serving.planner import measure_planner
@@ -115,6 +116,10 @@ def _steady(options: argparse.Namespace) -> Rows:
     return measure_steady(options.bundle, options.graph, options.lanes, options.period_ms, seconds)
 
 
+def _moves(options: argparse.Namespace) -> Rows:
+    return measure_moves(options.bundle, options.graph, options.period_ms, _of(options, 200, 50, 4))
+
+
 def _overload(options: argparse.Namespace) -> Rows:
     rounds, seconds = _of(options, (7, 8.0), (2, 3.0), (1, 0.2))
     return measure_overload(options.bundle, options.graph, options.lanes, rounds, seconds)
@@ -141,6 +146,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], Rows]] = {
     "planner": _planner,
     "steady": _steady,
     "overload": _overload,
+    "moves": _moves,
 }
 
 WITHOUT_BUNDLE = ("overhead", "triton")

@@ -290,11 +290,13 @@ class NamedStreams:
         with self._lock:
             return sum(not placed.stream.ended for placed in self._streams.values())
 
-    def generation_of(self, name: Name) -> int | None:
-        """Return the generation of an open stream; None without one."""
+    def where(self, name: Name) -> MovedStream | None:
+        """Return what is known of an open stream, without its bytes; None without one."""
         with self._lock:
             placed = self._streams.get(name)
-            return None if placed is None or placed.stream.ended else placed.generation
+            if placed is None or placed.stream.ended:
+                return None
+            return MovedStream(name, placed.generation, placed.rows, placed.stream.sequence, b"")
 
     def _opened(self, rows: int, priority: int) -> Stream:
         if self._is_draining:

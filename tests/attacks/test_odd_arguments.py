@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import inspect
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ import pytest
 import runtime_lite
 from runtime_lite import Model, Runtime, RuntimeLiteError, Sampling, Stream
 from runtime_lite.hosting.named_streams import NamedStreams, Place
+from runtime_lite.hosting.ray_application import write_application
+from runtime_lite.hosting.ray_replica import RayOptions
 from tests.kit.patience import PATIENCE_S
 from tests.runtime_lite.bundles import (
     random_chunks,
@@ -176,7 +179,7 @@ NAMED: dict[str, Call] = {
     "named close name": on_named(lambda streams, odd: streams.close(odd)),
     "named take_out limit_s": on_named(lambda streams, odd: streams.take_out("x", 1, odd)),
     "named drain limit_s": on_named(lambda streams, odd: list(streams.drain(odd))),
-    "named generation_of name": on_named(lambda streams, odd: streams.generation_of(hashable(odd))),
+    "named where name": on_named(lambda streams, odd: streams.where(hashable(odd))),
 }
 WIRED_CHUNK = {"x": CHUNK, "shift": np.zeros(1, np.int64), "tokens": np.zeros((1, 3), np.int64)}
 WIRED: dict[str, Call] = {
@@ -230,6 +233,13 @@ def generated(name: str) -> Call:
     return on_model(call)
 
 
+def applied(name: str) -> Call:
+    """Write an application with an odd option of that name."""
+    return lambda path, odd: write_application(
+        path, Path("application", str(time.monotonic_ns())), RayOptions(**{name: odd})
+    )
+
+
 def sampled(name: str) -> Call:
     return lambda path, odd: Sampling(**{"max_tokens": 4, name: odd})
 
@@ -237,6 +247,9 @@ def sampled(name: str) -> Call:
 GENERATING: dict[str, Call] = {
     f"generate {name}": generated(name)
     for name in ("feeds", "sampling", "tokens", "scores", "graph", "service", "priority", "deadline_ms", "room")
+}
+WRITING_FOR_RAY: dict[str, Call] = {
+    f"RayOptions {field.name}": applied(field.name) for field in dataclasses.fields(RayOptions)
 }
 SAMPLING: dict[str, Call] = {f"Sampling {field.name}": sampled(field.name) for field in dataclasses.fields(Sampling)}
 CLOSED: dict[str, Callable[[Runtime, Model, Stream], object]] = {
@@ -279,7 +292,7 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 CALLS = {
     **{name: ("ragged", call) for name, call in RAGGED.items()},
     **{name: ("wired", call) for name, call in WIRED.items()},
-    **{name: ("streaming", call) for name, call in (STREAMING | NAMED | OTHERS | SAMPLING).items()},
+    **{name: ("streaming", call) for name, call in (STREAMING | NAMED | OTHERS | WRITING_FOR_RAY | SAMPLING).items()},
     **{name: ("tokens", call) for name, call in GENERATING.items()},
 }
 

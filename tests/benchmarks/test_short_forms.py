@@ -99,6 +99,7 @@ SLOW = (
     f"benchmarks.serving --only crash {ON_OPEN} 20",
     f"benchmarks.serving --only planner {ON_OPEN} 20",
     f"benchmarks.serving --only steady {ON_OPEN} 20",
+    f"benchmarks.serving --only moves {ON_OPEN} 20",
     "benchmarks.decoder_step --folder decoder --layers 1 --width 64 --slots 8 --rows 1 --rounds 1 --coded",
     f"benchmarks.memory {OPEN} --quick --rounds 1",
     f"benchmarks.analysis_time {OF_TINY} --rounds 1 --sizes 25 50 --write times.svg",

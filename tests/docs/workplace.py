@@ -37,6 +37,8 @@ NOT_RUN = {
     ".venv/bin/python -m tests.zoo.engines": "builds hundreds of engines; tests/rtx builds a few",
     ".venv/bin/python -m tests.replay": "traces for half an hour; tests/replay traces a few graphs",
     ".venv/bin/python -m tests.runtime_lite.hosting.against_triton": "installs a server; the same rows are a test",
+    ".venv/bin/python -m tests.runtime_lite.hosting.against_ray": "installs Ray; slow tests run it where it is",
+    "serve run": "needs Ray; tests/runtime_lite/hosting/test_ray_application.py starts it where it is",
     ".venv/bin/python -m tests.soak": "measures for minutes; a short run of each row is a test",
     ".venv/bin/python -m tests.docs.recipe_page": "writes a page; tests/docs/test_recipe_page.py compares it",
     ".venv/bin/python -m tests.docs.bundle_page": "writes a page; tests/docs/test_bundle_page.py compares it",

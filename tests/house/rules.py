@@ -321,6 +321,7 @@ VENDOR = frozenset(
         "prometheus_client",
         "pycuda",
         "ray",
+        "starlette",
         "tensorrt",
         "tensorrt_rtx",
         "torchao",
