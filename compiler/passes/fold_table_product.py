@@ -25,6 +25,7 @@ import onnx_ir as ir
 
 from compiler.graph import model as graphs
 from compiler.graph.operators.axes import axis_of, perm_of
+from compiler.graph.operators.repeats import expand_of
 from compiler.graph.operators.reshapes import target_of
 from compiler.graph.stages import Array, Lowered, Outcome
 
@@ -159,7 +160,8 @@ class _Lookup:
         target = (1, *(int(size) for size in sizes), 1)
         for reader in graphs.consumers_of(self.index):
             for spread in graphs.consumers_of(reader.outputs[0]) if graphs.is_op(reader, "Unsqueeze") else ():
-                if graphs.is_op(spread, "Expand") and graphs.integers_of(spread.inputs[1]) == target:
+                view = expand_of(spread, graphs.integers_of, rank=len(target))
+                if view is not None and view.sizes == target:
                     return spread.outputs[0]
         insert = graphs.Inserter.behind(model, FoldTableProduct.name, self.index)
         axes = insert.int64s(*range(1, len(sizes) + 1))

@@ -685,14 +685,16 @@ def operator_lists(root: Path) -> list[str]:
 VIEWS = "compiler/graph/operators"
 """The one place for what a node says, whatever its spelling."""
 
-VIEWED = frozenset({"allowzero", "axes", "axis", "keepdims", "noop_with_empty_axes", "pads", "perm"})
+VIEWED = frozenset(
+    {"allowzero", "axes", "axis", "keepdims", "noop_with_empty_axes", "num_outputs", "pads", "perm", "split"}
+)
 """Attributes that only views read: they may be left out, count from the back, or be operands in newer operator sets."""
 
 ATTRIBUTE_READERS = frozenset({"attribute", "int_attribute", "ints_attribute"})
 NUMBER_READERS = frozenset({"array_of", "constant_of", "integers_of", "symbolic_values_of"})
 
-NAMING_AXES = frozenset({"CumSum", "Pad", "Squeeze", "Unsqueeze"})
-"""Operators of which an operand names axes; what else a view holds of them is read of it as well."""
+VIEWED_OPERANDS = frozenset({"CumSum", "Expand", "Pad", "Split", "Squeeze", "Tile", "Unsqueeze"})
+"""Operators of which an operand names axes, or sizes of some axes; what else a view holds is read of it as well."""
 
 STILL_READING = frozenset(
     {
@@ -737,7 +739,7 @@ def _operands_read(where: ast.If | ast.IfExp | ast.BoolOp) -> Iterator[ast.expr]
     """Numbers that are read of an operand behind the first one, where it is known which operator it is."""
     test = where if isinstance(where, ast.BoolOp) else where.test
     asked = [each for each in ast.walk(test) if isinstance(each, ast.Call) and _called(each) == "is_op"]
-    nodes = {ast.unparse(each.args[0]) for each in asked if {*_constants(each)} & NAMING_AXES}
+    nodes = {ast.unparse(each.args[0]) for each in asked if {*_constants(each)} & VIEWED_OPERANDS}
     for each in ast.walk(where):
         if isinstance(each, ast.Call) and _called(each) in NUMBER_READERS and each.args:
             operand = re.fullmatch(r"(.*)\.inputs\[[1-9]\]", ast.unparse(each.args[0]))

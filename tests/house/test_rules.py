@@ -117,6 +117,9 @@ BY_HAND = [
     'has_axes = "axes" in node.attributes\n',
     'if is_op(node, "Unsqueeze"):\n    axes = integers_of(node.inputs[1])\n',
     'is_first = house.is_op(node, "Squeeze", "Unsqueeze") and house.integers_of(node.inputs[1]) == (0,)\n',
+    'if is_op(node, "Tile"):\n    counts = integers_of(node.inputs[1])\n',
+    'is_one = is_op(node, "Expand") and symbolic_values_of(node.inputs[1]) == (1,)\n',
+    'count = int_attribute(node, "num_outputs", 2)\n',
 ]
 
 

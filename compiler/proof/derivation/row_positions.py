@@ -18,6 +18,7 @@ from compiler.graph import model as graphs
 from compiler.graph.axis_map import dims
 from compiler.graph.model import Dim
 from compiler.graph.operators.axes import axis_of, changed_axes, perm_of
+from compiler.graph.operators.repeats import expand_of
 from compiler.graph.operators.traits import ENTRYWISE
 from compiler.proof.derivation.written_sizes import STAMP
 
@@ -153,8 +154,13 @@ class RowPositions:
 
     def _expanded(self, node: ir.Node, output: ir.Value) -> ir.Value:
         """Write an Expand whose operand now has a row of its own for each row."""
-        insert, shape, one = self._insert(node), node.inputs[1], self._insert(node).int64s(1)
-        assert shape is not None
+        insert, one, view = self._insert(node), self._insert(node).int64s(1), expand_of(node, graphs.integers_of)
+        if view is None:
+            raise NotByRow(self._text(node))
+        shape = view.target
+        if view.unnamed:
+            kept = insert.int64s(*[1] * view.unnamed)
+            shape = insert.op("Concat", [kept, shape], {"axis": 0}, name="sizes", dtype=ir.DataType.INT64)
         parts, start = [one], 0
         for axis in [axis for axis, dim in enumerate(dims(output)) if dim == self.rows]:
             if axis > start:

@@ -22,6 +22,7 @@ from compiler.graph.lengths.symbolic_values import is_placeholder, quotient, sam
 from compiler.graph.model import Dim, array_of, dims_of, int_attribute, integers_of, is_op, symbol
 from compiler.graph.operators.axes import axis_of, perm_of
 from compiler.graph.operators.reductions import reduction_of
+from compiler.graph.operators.repeats import tile_of
 from compiler.graph.operators.slices import AxisSlice, slice_of
 from compiler.graph.operators.traits import CASTS, OF_POSITIONS, VIEWS
 from compiler.graph.sizes.expressions import normal_form
@@ -258,8 +259,9 @@ def _expanded(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[
 
 def _repeated(planner: Planner, node: ir.Node, layouts: Layouts, dims: Sequence[Dim]) -> Plan:
     """Return the plan of a Tile along axes with one entry per row."""
-    times, own = symbolic_values_of(node.inputs[1]), _dims(node, 0)
-    repeats = [planner.of_row(each) for each in times or ()]
+    view, own = tile_of(node, symbolic_values_of), _dims(node, 0)
+    times = None if view is None else view.known
+    repeats = [planner.of_row(count) for count in times or ()]
     if repeats == [1] * len(own):
         return planner.plan(node.inputs[0], layouts)
     fits = times is not None and all(by == 1 or planner.of_row(dim) == 1 for by, dim in zip(repeats, own, strict=True))

@@ -16,6 +16,7 @@ from compiler.errors import Refused
 from compiler.graph.lengths.symbolic_values import at_zero, same, symbolic_values_of
 from compiler.graph.model import Dim, dims_of, is_op
 from compiler.graph.operators.slices import END, slice_of
+from compiler.graph.operators.splits import split_of
 from compiler.graph.sizes.expressions import entries_between, normal_form
 from compiler.graph.sizes.growth import never_falls, never_negative
 from compiler.proof.facts.case import Case
@@ -571,10 +572,13 @@ def _sizes(case: Case, axis: int) -> Sequence[Dim]:
     Raises:
         Refused: they are equal parts, which differ between both programs, or depend on data.
     """
-    given = symbolic_values_of(case.node.inputs[1]) if case.has(1) else None
-    if given is None:
+    view = split_of(case.node, symbolic_values_of)
+    if view is None or view.sizes is None:
         raise refuse(f"Split of {case.fact().frames(axis)} into equal parts", "give the sizes of the parts")
-    return given
+    sizes = [size for size in view.sizes if size is not None]
+    if len(sizes) < view.count:
+        raise refuse(f"Split of {case.fact().frames(axis)} into parts of computed sizes", "give constants or sizes")
+    return sizes
 
 
 TABLE: Table = {("", "Concat"): concat, ("", "Slice"): slice_, ("", "Split"): split}

@@ -12,6 +12,7 @@ import sympy
 from compiler.graph.lengths.symbolic_values import quotient, same, symbolic_values_of
 from compiler.graph.model import Dim
 from compiler.graph.operators.axes import named_axes, perm_of
+from compiler.graph.operators.repeats import expand_of, tile_of
 from compiler.graph.operators.reshapes import LEFT_OVER, target_of
 from compiler.graph.sizes.expressions import normal_form
 from compiler.proof.facts.case import Case
@@ -280,12 +281,10 @@ def expand(case: Case) -> Verdict:
     fact, dims, after = case.fact(), case.dims(), case.out_dims()
     if case.fact(1).axes:
         raise refuse("Expand to a shape that depends on data", "compute shapes from the shapes of inputs")
-    numbers = symbolic_values_of(case.node.inputs[1])
-    shift = len(after) - len(dims)
+    view, shift = expand_of(case.node, symbolic_values_of), len(after) - len(dims)
     axes: dict[int, Axis] = {}
     for axis, stated in enumerate(after):
-        operand_axis, back = axis - shift, axis - len(after)
-        requested = 1 if numbers is not None and -back > len(numbers) else None if numbers is None else numbers[back]
+        operand_axis, requested = axis - shift, None if view is None else view.sizes[axis]
         if operand_axis >= 0 and (dims[operand_axis] != 1 or stated == 1):
             operand_layout = fact.axis(operand_axis)
             _check_kept(
@@ -330,11 +329,10 @@ def tile(case: Case) -> Verdict:
     fact, dims, after = case.fact(), case.dims(), case.out_dims()
     if case.fact(1).axes:
         raise refuse("Tile by a number that depends on data", "compute it from the shapes of inputs")
-    numbers = symbolic_values_of(case.node.inputs[1])
-    axes: dict[int, Axis] = {}
+    view, axes = tile_of(case.node, symbolic_values_of), dict[int, Axis]()
     for axis, dim in enumerate(dims):
-        operand_layout = fact.axis(axis)
-        times = numbers[axis] if numbers is not None else quotient(normal_form(after[axis]), normal_form(dim))
+        operand_layout, times = fact.axis(axis), None if view is None else view.repeats[axis]
+        times = quotient(normal_form(after[axis]), normal_form(dim)) if times is None else times
         if times is None:
             raise refuse(f"Tile of {_text(dims)} to {_text(after)}", "repeat by constants, or by a length")
         repeated = None if times == 1 else created(case, times)[1] or (Plain(times),)

@@ -7,6 +7,7 @@ import onnx_ir as ir
 
 from compiler.graph import model as graphs
 from compiler.graph.operators.axes import axis_of
+from compiler.graph.operators.repeats import expand_of, tile_of
 from compiler.graph.operators.slices import Number, slice_of
 from compiler.graph.sizes.growth import never_negative
 from compiler.rewriting.simplification.rules import Candidate, concat, dtype_of, numbers
@@ -26,9 +27,10 @@ def _with_last_repeated(candidate: Candidate) -> ir.Value | None:
     dims = None if value is None else graphs.dims_of(value)
     if len(candidate.node.inputs) != 2 or behind is None or dims is None or dtype_of(candidate) not in TYPES:
         return None
-    rank, last, counts = len(dims), behind.inputs[0], behind.inputs[1]
-    axis, shape = axis_of(candidate.node, rank), graphs.dims_of(behind.outputs[0])
-    if last is None or counts is None or len(graphs.dims_of(last) or ()) != rank or shape is None:
+    rank, shape = len(dims), graphs.dims_of(behind.outputs[0])
+    axis, last = axis_of(candidate.node, rank), behind.inputs[0]
+    counts, entry = _times(behind, axis)
+    if last is None or counts is None or entry is None or len(graphs.dims_of(last) or ()) != rank or shape is None:
         return None
     count = shape[axis]
     if not (count >= 0 if isinstance(count, int) else count.is_Symbol or never_negative(count)):
@@ -36,7 +38,7 @@ def _with_last_repeated(candidate: Candidate) -> ir.Value | None:
     if not _is_last(candidate, last, value, axis):
         return None
     insert = candidate.insert
-    bounds = [insert.int64s(bound) for bound in (axis, axis + 1, 0)]
+    bounds = [insert.int64s(bound) for bound in (entry, entry + 1, 0)]
     number = insert.op("Slice", [counts, *bounds], name="times", dtype=ir.DataType.INT64)
     zeros = [
         insert.int64s(*[0] * (rank + axis)),
@@ -44,6 +46,14 @@ def _with_last_repeated(candidate: Candidate) -> ir.Value | None:
     ]
     pads = insert.op("Concat", [zeros[0], number, *zeros[1:]], {"axis": 0}, name="pads", dtype=ir.DataType.INT64)
     return insert.op("Pad", [value, pads], {"mode": "edge"}, name="repeated", dtype=dtype_of(candidate))
+
+
+def _times(behind: ir.Node, axis: int) -> tuple[ir.Value | None, int | None]:
+    """Return the operand that says how often an entry comes along an axis, and where in it; None where none does."""
+    expand, tile = expand_of(behind, graphs.integers_of), tile_of(behind, graphs.integers_of)
+    if expand is not None:
+        return expand.target, expand.entry(axis)
+    return (None, None) if tile is None else (tile.counts, axis)
 
 
 def _is_last(candidate: Candidate, entry: ir.Value, value: ir.Value | None, axis: int) -> bool:

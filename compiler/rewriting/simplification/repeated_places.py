@@ -20,6 +20,7 @@ import sympy
 
 from compiler.graph import model as graphs
 from compiler.graph.operators.axes import axis_of, changed_axes
+from compiler.graph.operators.repeats import tile_of
 from compiler.rewriting.simplification.constants import constant_of
 from compiler.rewriting.simplification.rules import Candidate
 
@@ -53,9 +54,9 @@ def _repeated(value: ir.Value) -> np.ndarray | None:
     maker = value.producer()
     if maker is None or maker.inputs[0] is None:
         return None
-    if graphs.is_op(maker, "Tile"):
-        content, counts = constant_of(maker.inputs[0]), graphs.integers_of(maker.inputs[1])
-        along_first = counts is not None and all(count == 1 for count in counts[1:])
+    tile = tile_of(maker, graphs.integers_of)
+    if tile is not None:
+        content, along_first = constant_of(tile.data), all(count == 1 for count in tile.repeats[1:])
         return content if content is not None and along_first and content.dtype.kind == "i" else None
     if graphs.is_op(maker, "Unsqueeze"):
         content, axes = _repeated(maker.inputs[0]), changed_axes(maker, graphs.integers_of)

@@ -40,6 +40,7 @@ from compiler.graph import model as graphs
 from compiler.graph.lengths.symbolic_values import MOST, SymbolicValues, symbolic_values_of
 from compiler.graph.operators.axes import axis_of, keeps_split_axis, order_of
 from compiler.graph.operators.pads import pad_of
+from compiler.graph.operators.repeats import expand_of
 from compiler.graph.operators.reshapes import copies_zeros
 from compiler.graph.operators.slices import Number, slice_of
 from compiler.graph.operators.traits import RECURRENCES
@@ -258,13 +259,11 @@ def _is_same_shape(dims: Sequence[Dim], shape: Sequence[Dim], copies: bool) -> b
 
 def expand(candidate: Candidate) -> ir.Value | None:
     """Remove an Expand to the sizes that the value has."""
-    value, shape = candidate.value(0), numbers(candidate.value(1), candidate)
-    dims = None if value is None else graphs.dims_of(value)
-    if dims is None or shape is None or len(shape) > len(dims):
+    view = expand_of(candidate.node, lambda value: numbers(value, candidate))
+    dims = None if view is None else graphs.dims_of(view.data)
+    if view is None or view.added or dims is None:
         return None
-    ends = dims[len(dims) - len(shape) :]
-    same = all(size == 1 or size == dim for size, dim in zip(shape, ends, strict=True))
-    return value if same else None
+    return view.data if all(size in (1, dim) for size, dim in zip(view.sizes, dims, strict=True)) else None
 
 
 def remove_slice(candidate: Candidate) -> ir.Value | None:

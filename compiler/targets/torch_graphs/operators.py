@@ -24,6 +24,7 @@ from compiler.graph import model as graphs
 from compiler.graph.operators.axes import axis_of, axis_operand, changed_axes, perm_of
 from compiler.graph.operators.pads import pad_of
 from compiler.graph.operators.reductions import reduction_of
+from compiler.graph.operators.repeats import expand_of, tile_of
 from compiler.graph.operators.reshapes import LEFT_OVER, target_of
 from compiler.graph.operators.slices import slice_of
 from compiler.graph.operators.windows import Window, window_of
@@ -217,14 +218,17 @@ def _transposed(call: Call) -> Tensor:
 
 
 def _expanded(call: Call) -> Tensor:
-    sizes = call.integers(call.node.inputs[1])
-    before = (*[1] * (len(sizes) - call.rank), *call[0].shape)
-    asked = (*[1] * (len(before) - len(sizes)), *sizes)
-    return call[0].expand([max(old, new) if 0 not in (old, new) else 0 for old, new in zip(before, asked, strict=True)])
+    view = expand_of(call.node, call.integers)
+    if view is None:
+        raise call.refused("gives sizes that are not known")
+    return call[0].expand([size for size in view.of(call[0].shape) if isinstance(size, int)])
 
 
 def _tiled(call: Call) -> Tensor:
-    return call[0].repeat(call.integers(call.node.inputs[1]))
+    view = tile_of(call.node, call.integers, call.rank)
+    if view is None:
+        raise call.refused("gives repeats that are not known")
+    return call[0].repeat([count for count in view.repeats if isinstance(count, int)])
 
 
 def _joined(call: Call) -> Tensor:

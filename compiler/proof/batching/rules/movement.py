@@ -6,6 +6,7 @@ from compiler.graph import model as graphs
 from compiler.graph.model import Dim
 from compiler.graph.operators.axes import axis_of, named_axes, perm_of
 from compiler.graph.operators.pads import pad_of
+from compiler.graph.operators.repeats import tile_of
 from compiler.graph.operators.reshapes import copies_zeros
 from compiler.graph.operators.slices import slice_of
 from compiler.proof.batching.form import INSERTED, RowLayout, in_place
@@ -141,9 +142,8 @@ def expand(lifted: LiftedNode) -> None:
 def tile(lifted: LiftedNode) -> None:
     """Lift Tile, which repeats whole axes."""
     lifted.require_shared(1, what="its repeats")
-    place = lifted.place()
-    repeats = graphs.integers_of(lifted.value(1))
-    if place is not None and repeats is not None and repeats[place] == 1:
+    place, view = lifted.place(), tile_of(lifted.node, graphs.integers_of, lifted.rank())
+    if place is not None and view is not None and view.repeats[place] == 1:
         lifted.read(0, in_place(place))
         lifted.keep(in_place(place))
         return

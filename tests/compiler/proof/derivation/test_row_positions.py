@@ -35,9 +35,13 @@ TEXT = """
 """
 
 
-def model() -> ir.Model:
+REPEATED = "sizes = Shape<start = 1, end = 3>(z)  repeated = Expand(apart, sizes)  w = Add(z, repeated)"
+"""The target of the Expand names the last two axes of three, one of which has the rows."""
+
+
+def model(text: str = TEXT) -> ir.Model:
     table = np.random.default_rng(1).standard_normal((9, 4)).astype(np.float32)
-    made = parse(TEXT, {"table": table})
+    made = parse(text, {"table": table})
     graphs.infer_shapes(made)
     return made
 
@@ -55,10 +59,11 @@ def by_row(graph: ir.Model) -> ir.Model:
     return graph
 
 
-def test_every_row_is_computed_with_its_own_position() -> None:
+@pytest.mark.parametrize("text", [TEXT, TEXT.replace("w = Add(z, apart)", REPEATED)], ids=["", "last axes repeated"])
+def test_every_row_is_computed_with_its_own_position(text: str) -> None:
     random = np.random.default_rng(0)
     x, z = (random.standard_normal(shape).astype(np.float32) for shape in ((2, 2, 3, 2), (3, 2, 4)))
-    alone, together = session(model()), session(by_row(model()))
+    alone, together = session(model(text)), session(by_row(model(text)))
     found = together.run(None, {"x": x, "z": z, "heard_of_rows": np.array([1, 5])})
     for row, position in enumerate((1, 5)):
         expected = alone.run(None, {"x": x[row : row + 1], "z": z[:, row : row + 1], "heard": np.array([position])})

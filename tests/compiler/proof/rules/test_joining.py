@@ -230,6 +230,7 @@ REFUSED = [
     (Node("Slice", [Operand((1, "time", 3)), integers(-1), integers(END), integers(1)]), "which all rows share"),
     (Node("Slice", [along(LEFT), UNKNOWN, integers(END), integers(1)]), "computed from data"),
     (Node("Split", [along(LEFT)], {"axis": 1, "num_outputs": 2}, outputs=2), "equal parts"),
+    (Node("Split", [along(LEFT), UNKNOWN], {"axis": 1}, outputs=2), "parts of computed sizes"),
     (Node("Split", [along(LEFT), integers(2, 3)], {"axis": 1}, outputs=2), "pieces of 5 entries in all"),
     (Node("Slice", [TABLE, integers(0), number("4 - time", shape=(1,)), integers(1)]), "fewer for longer"),
 ]  # fmt: skip

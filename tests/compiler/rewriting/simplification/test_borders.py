@@ -25,6 +25,18 @@ CASES = {
 }  # fmt: skip
 
 
+def test_sizes_of_the_last_axes_alone() -> None:
+    # regression: of a target that names the last axes alone, the entry of another axis was taken for the number
+    model = parse(
+        """(float[1,time,4] x) => (float[1,r,4] y) <int64[1] four = {4}, int64[1] none = {0}, int64[1] one = {1},
+        int64[1] last = {-1}, int64[1] end = {9223372036854775807}> {
+            n = Shape<start = 1, end = 2>(x)  rest = Mod(n, four)  z = Slice(x, last, end, one)
+            sizes = Concat<axis = 0>(rest, four)  e = Expand(z, sizes)  y = Concat<axis = 1>(x, e) }"""
+    )
+    x = np.random.default_rng(0).standard_normal((1, 6, 4), dtype=np.float32)
+    assert "Pad" in ops_of(agree(model, {"x": x}))
+
+
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("length", [2, 5])
 def test_last_entries_that_are_repeated(name: str, length: int) -> None:
