@@ -39,8 +39,8 @@ def can_hold(dtype: ir.DataType | None, number: Dim) -> bool:
     if dtype is None:
         return True
     least, most = held_numbers(dtype)
-    if isinstance(number, int):
-        return least <= number <= most
+    if isinstance(number, int) or number.is_Integer:
+        return bool(least <= number <= most)
     names = number.free_symbols
     there = number.subs(dict.fromkeys(names, LONG if len(names) == 1 else LONG_TOGETHER))
     return holds_lengths(dtype) and (not there.is_number or bool(min(least, -LONG) <= there <= most))

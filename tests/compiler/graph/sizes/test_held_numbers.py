@@ -3,6 +3,7 @@
 import numpy as np
 import onnx_ir as ir
 import pytest
+import sympy
 
 from compiler.graph.sizes.expressions import symbol
 from compiler.graph.sizes.held_numbers import can_hold, held_numbers, holds_lengths
@@ -29,3 +30,10 @@ def test_what_holds_lengths() -> None:
     assert not can_hold(ir.DataType.INT8, symbol("time")) and can_hold(ir.DataType.INT32, symbol("time"))
     assert can_hold(ir.DataType.INT8, 127) and not can_hold(ir.DataType.INT8, 128) and can_hold(None, 1 << 80)
     assert not can_hold(ir.DataType.STRING, 1)
+
+
+@pytest.mark.parametrize("number", [sympy.Integer(100), 100], ids=["in symbols", "plain"])
+def test_a_number_in_symbols_is_that_number(number: sympy.Integer | int) -> None:
+    # regression: it was taken for a length, which int8 holds none of, and so was the plain number asked for after it
+    can_hold.cache_clear()
+    assert can_hold(ir.DataType.INT8, number) and not can_hold(ir.DataType.INT8, number + 100)
