@@ -1,4 +1,6 @@
-"""The command line: `inspect|verify|run|bench|load BUNDLE`, `plan BUNDLE...`, `top ADDRESS`, `triton|ray BUNDLE DIR`.
+"""The command line: commands for a bundle, and the exit codes that they end with.
+
+`inspect|verify|run|bench|load|open-inference BUNDLE`, `plan BUNDLE...`, `triton|ray BUNDLE FOLDER`, `top ADDRESS`.
 
 Exit codes: 0 success, 2 the input or the bundle is wrong, 4 `verify` measured an error above the tolerance, 5 the
 engine is not built or this machine lacks its device, 130 interrupted, 1 a bug of runtime_lite, whose traceback is
@@ -27,6 +29,7 @@ from runtime_lite.format.costs import Cost, json_from_costs
 from runtime_lite.format.describe import describe_bundle, format_table, json_of_bundle
 from runtime_lite.format.manifest import COSTS_FILE
 from runtime_lite.format.reader import read_bundle
+from runtime_lite.hosting.open_inference import serve
 from runtime_lite.hosting.ray_application import write_application
 from runtime_lite.hosting.ray_replica import RayOptions
 from runtime_lite.hosting.triton_repository import write_repository
@@ -121,15 +124,23 @@ def _parser() -> argparse.ArgumentParser:
         ray.add_argument(f"--{option}", type=read, default=default, help=f"{text} (default {default:g})")
     ray.set_defaults(command=_ray)
 
+    inference = commands.add_parser(
+        "open-inference", help="serve whole utterances over HTTP by the Open Inference Protocol, until Ctrl-C"
+    )
+    inference.add_argument("--host", default="127.0.0.1", help="address to listen on (default %(default)s)")
+    inference.add_argument("--port", type=_positive, default=8000, help="port to listen on (default %(default)s)")
+    inference.add_argument("--workers", type=_positive, default=1, help="runs at once (default 1)")
+    inference.set_defaults(command=_open_inference)
+
     top = commands.add_parser("top", help="watch a server by its metrics, until Ctrl-C")
     top.add_argument("address", nargs="?", default="http://127.0.0.1:9464/metrics", help="default: %(default)s")
     top.add_argument("--every", type=_amount, default=1.0, metavar="S", help="seconds between two views (default 1)")
     top.add_argument("--views", type=_positive, help="end after so many views")
     top.set_defaults(command=_top)
 
-    for command in (inspect, verify, run, bench):
+    for command in (inspect, verify, run, bench, inference):
         command.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory or .tar file")
-    for command in (verify, run, bench):
+    for command in (verify, run, bench, inference):
         command.add_argument("--threads", type=_positive, default=1, help="threads of one run (default 1)")
         command.add_argument(
             "--allow-host-code", action="store_true", help="run code that engines carry; only if you trust their maker"
@@ -182,6 +193,13 @@ def _ray(options: argparse.Namespace) -> None:
     """Run the command `ray`: write the folder of an application and print its name."""
     given = {field.name: getattr(options, field.name) for field in dataclasses.fields(RayOptions)}
     print(write_application(options.bundle, options.folder, RayOptions(**given)))
+
+
+def _open_inference(options: argparse.Namespace) -> None:
+    """Run the command `open-inference`: serve a bundle over HTTP."""
+    with Runtime(threads=options.threads, workers=options.workers) as runtime:
+        model = runtime.load(options.bundle, allow_host_code=options.allow_host_code, warm_up=True)
+        serve(runtime, model, options.host, options.port)
 
 
 def _inspect(options: argparse.Namespace) -> None:

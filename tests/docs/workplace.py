@@ -38,6 +38,8 @@ NOT_RUN = {
     ".venv/bin/python -m tests.replay": "traces for half an hour; tests/replay traces a few graphs",
     ".venv/bin/python -m tests.runtime_lite.hosting.against_triton": "installs a server; the same rows are a test",
     ".venv/bin/python -m tests.runtime_lite.hosting.against_ray": "installs Ray; slow tests run it where it is",
+    ".venv/bin/python -m runtime_lite open-inference": "serves until Ctrl-C; a slow test asks it by tritonclient",
+    ".venv/bin/python -m tests.runtime_lite.hosting.against_open_inference": "installs a client; a slow test, too",
     "serve run": "needs Ray; tests/runtime_lite/hosting/test_ray_application.py starts it where it is",
     ".venv/bin/python -m tests.soak": "measures for minutes; a short run of each row is a test",
     ".venv/bin/python -m tests.docs.recipe_page": "writes a page; tests/docs/test_recipe_page.py compares it",

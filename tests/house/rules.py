@@ -328,6 +328,7 @@ VENDOR = frozenset(
         "tosa_reference_model",
         "triton_python_backend_utils",
         "tritonclient",
+        "uvicorn",
     }
 )
 """Libraries that only some machines have; they are imported late, where they are used."""
