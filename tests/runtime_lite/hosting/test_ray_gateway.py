@@ -14,6 +14,7 @@ from runtime_lite.format.arrays import Array
 from runtime_lite.hosting import ray_gateway
 from runtime_lite.hosting.ray_gateway import Address, Gateway
 from runtime_lite.hosting.ray_replica import RayOptions
+from tests.kit.patience import PATIENCE_S
 from tests.runtime_lite.bundles import random_chunks, write_double_bundle, write_streaming_bundle
 from tests.runtime_lite.hosting.ray_stand_in import GoneError, Replicas
 from tests.runtime_lite.serving.served import assert_close
@@ -253,6 +254,18 @@ def test_chunks_and_generations_that_are_wrong_are_refused_and_change_nothing(bu
     run(work())
 
 
+def test_a_repeated_chunk_runs_once_again_when_its_replica_is_lost(bundle: Path) -> None:
+    async def work() -> None:
+        replicas, _, client = started(bundle, SAFE)
+        await client.open()
+        await client.rounds(0, 2)
+        await client.rounds(1, 2)
+        replicas.lose("a")
+        await client.rounds(2, COUNT)
+
+    run(work())
+
+
 def test_a_gateway_that_begins_again_asks_where_streams_live(bundle: Path) -> None:
     async def work() -> None:
         replicas, _, client = started(bundle, SAFE)
@@ -315,7 +328,7 @@ def test_a_chunk_that_comes_to_a_new_gateway_before_its_stream_waits_for_it(
 
 def test_a_chunk_whose_client_has_gone_counts(bundle: Path) -> None:
     async def work() -> None:
-        replicas, _, client = started(bundle, BARE, "a")
+        replicas, gateway, client = started(bundle, BARE, "a")
         await client.open()
         await client.rounds(0, 1)
         replicas.mute["a"] = asyncio.Event()
@@ -326,6 +339,11 @@ def test_a_chunk_whose_client_has_gone_counts(bundle: Path) -> None:
         with pytest.raises(asyncio.CancelledError):
             await pushing
         replicas.mute.pop("a").set()
+        stream, generation, _ = client.addresses[0]
+        until = time.monotonic() + PATIENCE_S
+        while (await gateway.resume(stream, generation)).number < 2 and time.monotonic() < until:
+            generation += 1  # which lock the chunk has had first
+        client.addresses[0] = Address(stream, generation + 1, 2)
         assert_close(await client.push(0, 1), client.truth[0][1])
         assert_close(await client.push(0, 2), client.truth[0][2])
 
