@@ -99,6 +99,9 @@ SLIDING = CONVOLUTIONS | {"AveragePool", "LpPool", "MaxPool"}
 
 RECURRENCES = frozenset({"GRU", "LSTM", "RNN"})
 
+NEVER_EMPTY = RECURRENCES | {"Einsum", "InstanceNormalization"}
+"""ONNX Runtime ends the process where data of these have an axis without entries."""
+
 # Numbers
 
 PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})

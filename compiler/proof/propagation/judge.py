@@ -2,19 +2,19 @@
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import onnx_ir as ir
 
 from compiler.errors import Refused
 from compiler.graph.model import array_of, dims_of
-from compiler.graph.operators.traits import MAKING, RANDOM, SIZED_BY_OPERANDS, SLIDING
+from compiler.graph.operators.traits import MAKING, NEVER_EMPTY, RANDOM, SIZED_BY_OPERANDS, SLIDING
 from compiler.graph.sizes.expressions import Dim
 from compiler.proof.facts.case import Case
 from compiler.proof.facts.facts import NUMBER, VALID, Fact, Verdict, refuse
 from compiler.proof.facts.interval import of_array
-from compiler.proof.facts.layout import has_rows
+from compiler.proof.facts.layout import Frames, has_rows
 from compiler.proof.facts.length_data import row_value_layout, spread_per_row
 from compiler.proof.facts.registry import Rule, Versioned
 from compiler.proof.facts.transfer import whole_range
@@ -41,7 +41,16 @@ def judge(case: Case) -> Verdict:
     _require_type(case)
     _require_room(case)
     verdict = _ruled(case)
-    return dataclasses.replace(verdict, at_least_one=tuple(dict.fromkeys(verdict.at_least_one)))
+    sizes = (*verdict.at_least_one, *_never_empty(case))
+    return dataclasses.replace(verdict, at_least_one=tuple(dict.fromkeys(sizes)))
+
+
+def _never_empty(case: Case) -> Iterator[Dim]:
+    """Yield the sizes that have to be 1 or more because the operator ends the process otherwise."""
+    if case.op in NEVER_EMPTY and not case.node.domain:
+        for operand in _data_operands(case):
+            for _, axis in case.fact(operand).axes:
+                yield from (factor.size for factor in axis if isinstance(factor, Frames))
 
 
 def _require_type(case: Case) -> None:
@@ -90,9 +99,10 @@ def _require_room(case: Case) -> None:
                     f"{case.op} of axes of {' and '.join(map(str, sorted(known)))} entries never runs",
                     "cut them to the same size",
                 )
-    for value in case.node.outputs:
-        for size in dims_of(value) or ():
-            if isinstance(size, int) and size < (1 if case.op in SLIDING else 0):
+    is_never_empty = case.op in NEVER_EMPTY and not case.node.domain
+    for value in (*case.node.outputs, *(case.node.inputs if is_never_empty else ())):
+        for size in (None if value is None else dims_of(value)) or ():
+            if isinstance(size, int) and size < (1 if case.op in SLIDING or is_never_empty else 0):
                 raise refuse(
                     f"{case.op} needs more entries along an axis than there are at any length",
                     "keep enough entries for the operator, or make its kernel smaller",

@@ -61,11 +61,7 @@ def recurrent(case: Case) -> Verdict:
         case.rewrite("sequence_lens")
     run = Run(frames, batch, rule == "RN2" or case.has(LENGTHS))
     outputs = [_states(case, run), *(_last(case, run, output) for output in range(1, len(case.node.outputs)))]
-    chunks = [
-        factor for factor in batch or () if isinstance(factor, Frames)
-    ]  # kernels end the process where there are none
-    sizes = [frames_read.size for frames_read in (frames, *chunks) if frames_read is not None]
-    return case.verdict(rule, reason, *outputs, pointwise=frames is None, at_least_one=sizes)
+    return case.verdict(rule, reason, *outputs, pointwise=frames is None)
 
 
 def _lengths_per_row(case: Case, frames: Frames | None) -> bool:

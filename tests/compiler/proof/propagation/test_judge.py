@@ -1,15 +1,18 @@
 """Judging one node: arithmetic on lengths, what nothing tracked reaches, and operators without a rule."""
 
+import numpy as np
 import pytest
 
 from compiler.errors import Refused
 from compiler.graph.model import symbol
+from compiler.graph.operators.traits import NEVER_EMPTY
 from compiler.proof.facts.case import Case
 from compiler.proof.facts.facts import NUMBER, VALID, Fact, make_fact
 from compiler.proof.facts.interval import ANYTHING
 from compiler.proof.facts.layout import Frames, Rows, Segment, Side
 from compiler.proof.propagation.judge import judge
 from tests.kit.graphs import node_named, parse
+from tests.kit.offline import offline, verify_offline
 
 
 def case(text: str, output: str, *facts: Fact) -> Case:
@@ -98,3 +101,39 @@ def test_a_size_that_two_reasons_ask_for_is_named_once() -> None:
     pool = "y = MaxPool<kernel_shape = [3], pads = [1, 1]>(x)"
     verdict = judge(case(f"(float[batch,2,time] x) => (float[p,q,r] y) {{ {pool} }}", "y", *facts))
     assert verdict.at_least_one == (symbol("time"),)
+
+
+RECURRENT = "(float[3,{rows},4] x, float[1,{gates},4] w, float[1,{gates},4] r) => (float[3,1,{rows},4] y) "
+NEEDY = {
+    "Einsum": '(float[{rows},2,4] x) => (float[{rows},2,2] y) {{ y = Einsum<equation = "abc,adc->abd">(x, x) }}',
+    "GRU": RECURRENT.replace("{gates}", "12") + "{{ y = GRU<hidden_size = 4>(x, w, r) }}",
+    "InstanceNormalization": "(float[1,4,{rows}] x, float[4] s) => (float[1,4,{rows}] y) "
+    "{{ y = InstanceNormalization(x, s, s) }}",
+    "LSTM": RECURRENT.replace("{gates}", "16") + "{{ y = LSTM<hidden_size = 4>(x, w, r) }}",
+    "RNN": RECURRENT.replace("{gates}", "4") + "{{ y = RNN<hidden_size = 4>(x, w, r) }}",
+}
+"""Operators whose kernels end the process where an axis of data has no entry, which nobody can catch."""
+
+
+def test_every_operator_that_ends_the_process_without_entries_is_tried() -> None:
+    assert NEEDY.keys() == NEVER_EMPTY
+
+
+@pytest.mark.parametrize("op", NEEDY)
+def test_data_without_entries_is_refused_where_it_ends_the_process(op: str) -> None:
+    empty = NEEDY[op].format(rows=0)
+    facts = [Fact() for _ in node_named(parse(empty), "y").inputs]
+    with pytest.raises(Refused, match=f"{op} needs more entries along an axis"):
+        judge(case(empty, "y", *facts))
+    judge(case(NEEDY[op].format(rows=2), "y", *facts))
+
+
+def test_chunks_of_time_are_one_or_more_where_none_ends_the_process() -> None:
+    text = """(float[batch,time,4] x, float[4,4] w) => (float[batch,a,4] y)
+        <int64[1] zero = {0}, int64[1] one = {1}, int64[1] three = {3}, int64[3] chunks = {-1, 3, 4},
+         int64[2] last = {-1, 4}>
+        { s = Shape<start = 1, end = 2>(x)  rows = Shape<start = 0, end = 1>(x)  m = Div(s, three)  k = Mul(m, three)
+          p = Slice(x, zero, k, one)  c = Reshape(p, chunks)  e = Einsum<equation = "abc,cd->abd">(c, w)
+          back = Concat<axis = 0>(rows, last)  y = Reshape(e, back) }"""
+    outcome = verify_offline(offline(text, {"w": np.eye(4, dtype=np.float32)}))
+    assert outcome.records[0]["minimum"] == {"time": 3}
