@@ -11,6 +11,8 @@ A model without states is run: `outputs = asr.run({"features": x})`, rows of sev
 """
 
 from runtime_lite.decoding.generation import Generation
+from runtime_lite.decoding.playback import Taken, VoiceReport
+from runtime_lite.decoding.voice import Voice
 from runtime_lite.errors import (
     BadInput,
     BundleRefused,
@@ -31,7 +33,7 @@ from runtime_lite.format.reader import Bundle, read_bundle, write_tar
 from runtime_lite.format.sampling import Sampling
 from runtime_lite.model import Model
 from runtime_lite.runtime import Runtime
-from runtime_lite.scheduling.task import BULK, CHUNK, INTERACTIVE, UTTERANCE, ServiceClass
+from runtime_lite.scheduling.task import BULK, CHUNK, INTERACTIVE, STEP, UTTERANCE, ServiceClass
 from runtime_lite.serving.ticket import Responses, Ticket
 from runtime_lite.stream import Snapshot, Stream
 
@@ -42,6 +44,7 @@ __all__ = [
     "BULK",
     "CHUNK",
     "INTERACTIVE",
+    "STEP",
     "UTTERANCE",
     "BadInput",
     "Bundle",
@@ -64,7 +67,10 @@ __all__ = [
     "Snapshot",
     "Stream",
     "StreamLost",
+    "Taken",
     "Ticket",
+    "Voice",
+    "VoiceReport",
     "in_child",
     "json_from_manifest",
     "manifest_from_json",

@@ -16,6 +16,9 @@ from runtime_lite.calls.feeds import Feed, RowLengths
 from runtime_lite.calls.graph_runner import GraphRunner
 from runtime_lite.calls.pipeline import Pipeline, Runnable
 from runtime_lite.decoding.generation import Generation
+from runtime_lite.decoding.say import VoiceOptions, say
+from runtime_lite.decoding.steps import Steps
+from runtime_lite.decoding.voice import Voice
 from runtime_lite.errors import BadInput, show
 from runtime_lite.executors.executor import ExecutorFactory, is_simulated
 from runtime_lite.format.arrays import Array
@@ -25,7 +28,7 @@ from runtime_lite.format.latencies import graph_at, latencies_of
 from runtime_lite.format.reader import Bundle
 from runtime_lite.format.sampling import Sampling
 from runtime_lite.scheduling.clock import NS_PER_MS
-from runtime_lite.scheduling.task import BULK, CHUNK, INTERACTIVE, ServiceClass
+from runtime_lite.scheduling.task import BULK, CHUNK, INTERACTIVE, STEP, ServiceClass
 from runtime_lite.serving.refusals import CLOSE_S, RetiredError, check_seconds
 from runtime_lite.serving.request import LiveRequest, Outputs, StreamOptions, Version, make_part
 from runtime_lite.serving.server import Server
@@ -290,16 +293,58 @@ class Model:
             with Shield():
                 live, close = self._server.open_stream(version, runner, 1, options), self._server.close_stream
                 try:
-                    generation = Generation(
-                        self._server, where, live, feeds, tokens, scores, sampling, self._server.clock, close, unread
-                    )
-                    self._server.submit(generation, version, [generation.first(hard)])
+                    steps = Steps(where, live, feeds, tokens, scores, sampling, self._server.clock)
+                    generation = Generation(self._server, where, live, steps, close, unread)
+                    self._server.submit(generation, version, [steps.first(generation, hard)])
                 except BaseException:
                     close(live)
                     raise
                 return generation
 
         return self._with_version(graph, serve)
+
+    def say(
+        self,
+        feeds: Mapping[str, Array],
+        sampling: Sampling | None = None,
+        *,
+        seed: int | None = None,
+        service: ServiceClass = STEP,
+        priority: int = 0,
+        deadline_ms: float | None = None,
+        room: int = 8,
+        lead_ms: float | None = None,
+    ) -> Voice:
+        """Speak a text: tokens are drawn and become sound within the runtime, packet by packet.
+
+        Args:
+            feeds: inputs of the voice's step and codec, of one row, but those that the runtime feeds; the input of
+                tokens takes the prompt, and may be left out if the bundle has a start.
+            sampling: how tokens are drawn, and when the voice ends; by default as the bundle says.
+            seed: of tokens and noise, in place of that of the sampling.
+            service: service class of steps and chunks of the codec.
+            priority: as for `submit`.
+            deadline_ms: for the whole voice, from now on.
+            room: number of packets that may be unread, at which the voice pauses.
+            lead_ms: length of the sound that is not played yet at which the voice pauses, until little is left; by
+                default it is made as fast as the device allows.
+
+        Returns:
+            The packets to come: iterate over it, `async for` it, or take all of them with `result`.
+
+        Raises:
+            BadInput: the bundle has no voice, a feed or a setting is wrong, or the model is closed.
+            Overloaded: no streams can be opened, or the runtime drains.
+        """
+
+        def serve(version: Version) -> Voice:
+            where = f"{version.bundle.manifest.name}.say"
+            hard = deadline_at(where, self._server.clock(), deadline_ms)
+            stream = StreamOptions(self._service(where, service, priority), 1, None, None)
+            lead_ns = _ns(where, "lead_ms", lead_ms, 1)
+            return say(self._server, version, feeds, VoiceOptions(sampling, seed, stream, hard, room, lead_ns))
+
+        return self._with_newest(serve)
 
     @property
     def latencies(self) -> Mapping[str, Mapping[str, str]]:
@@ -344,12 +389,15 @@ class Model:
     def _with_version(
         self, graph: str | None, serve: Callable[[Version, Runnable], Answer], latency: str | None = None
     ) -> Answer:
+        """Call `serve` with the current version of the model and the runner that is asked for."""
+        return self._with_newest(lambda version: serve(version, self._asked(version, graph, latency)))
+
+    def _with_newest(self, serve: Callable[[Version], Answer]) -> Answer:
         """Call `serve` with the current version of the model, and again if it was swapped in the meantime."""
         while True:
             self._check_open()
-            version = self._version
             try:
-                return serve(version, self._asked(version, graph, latency))
+                return serve(self._version)
             except RetiredError:
                 continue
 

@@ -19,13 +19,17 @@ from runtime_lite.errors import BadInput
 from runtime_lite.scheduling.clock import NS_PER_MS
 from runtime_lite.serving.events import EventBus, StreamChange
 from runtime_lite.serving.refusals import IDLE, MODEL_CLOSED, SLOW, RetiredError, overloaded
-from runtime_lite.serving.request import Hold, LiveRequest, LiveStream, Part, StreamOptions, Version
+from runtime_lite.serving.request import Hold, LiveRequest, LiveStream, Part, StreamOptions, Version, streams_of
 from runtime_lite.serving.request_tracker import RequestTracker
 from runtime_lite.serving.rule import Rule
 from runtime_lite.serving.versions import Versions
 
 SLOW_READER_NS = 30_000 * NS_PER_MS
 """Time in nanoseconds after which a stream is ended whose caller reads none of the responses that it has room for."""
+
+
+PARKED = "parked"
+"""A stream whose next part waits until its caller needs it."""
 
 
 class Start(NamedTuple):
@@ -243,6 +247,10 @@ class LiveStreams:
         """Number of open streams."""
         return len(self._open)
 
+    def count_of(self, runner: Runnable) -> int:
+        """Return the number of open streams of a runner."""
+        return sum(stream.runner is runner for stream in self._open.values())
+
     @property
     def slots_taken(self) -> int:
         """Number of slots that hold a state."""
@@ -327,33 +335,44 @@ class LiveStreams:
                 "push every chunk once and in order"
             )
 
-    def extend(self, stream: LiveStream, part: Part) -> None:
-        """Append a chunk that follows from the answer of the one before, for the same request."""
-        part.request.parts = [part]
+    def extend(self, part: Part, now: int) -> None:
+        """Append a chunk that follows from an answer of its request, in any stream of it, and queue it if it can be."""
+        request, stream = part.request, part.live
+        assert stream is not None
+        others = [other for other in request.parts if other.live is not stream]
+        if len(others) == len(request.parts):  # its first chunk in this stream
+            stream.requests += 1
+        request.parts = [*others, part]
         stream.waiting.append(part)
         stream.sent += 1
+        self.advance(stream, now)
 
     def advance(self, stream: LiveStream, now: int) -> None:
         """Queue the next chunk of a stream, if none is in flight and the caller reads its responses."""
         while stream.flying is None and stream.waiting:
             part = stream.waiting[0]
-            if part.request.is_full:
+            if part.request.waits_for_reader(part):
                 if stream.full_since is None:
                     stream.full_since = now
                     self._watch(stream, now + SLOW_READER_NS, SLOW)
                     self._tell(stream, "paused", SLOW, now)
                 return
+            until = part.request.parked_until(part, now)
+            if until is not None:
+                self._watch(stream, until, PARKED)
+                return
             stream.flying = stream.waiting.popleft()
             self._tracker.queue(part, now)
 
     def resume(self, request: LiveRequest[Any], now: int) -> bool:
-        """Continue a stream whose caller has read a response; return whether it had paused."""
-        stream = request.parts[0].live if request.parts else None
-        if stream is None or stream.full_since is None or request.is_full:
+        """Continue the streams of a request whose caller has read a response; return whether one had paused."""
+        paused = [stream for stream in streams_of(request) if stream.full_since is not None]
+        if not paused or request.is_full:
             return False
-        stream.full_since = None
-        self._tell(stream, "resumed", "", now)
-        self.advance(stream, now)
+        for stream in paused:
+            stream.full_since = None
+            self._tell(stream, "resumed", "", now)
+            self.advance(stream, now)
         return True
 
     # Time
@@ -369,6 +388,8 @@ class LiveStreams:
             stream = self._open.get(number)
             if stream is not None and kind == SLOW:
                 self._end_if_slow(stream, now)
+            elif stream is not None and kind == PARKED:
+                self.advance(stream, now)
             elif stream is not None:
                 self._end_if_idle(stream, now)
         if self._dues:

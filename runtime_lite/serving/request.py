@@ -86,7 +86,6 @@ class LiveRequest(Generic[Answer]):
         hard: time from which the answer is worthless; None for never.
         is_known: whether its caller has learned that it has no answer.
         loss: if its chunk was lost and the caller does not know of it yet, the stream and the number of the loss.
-        has_responses: whether its caller reads the answer of every part as it comes.
         is_continued: whether parts follow from the answers of parts, as in generation: `prepare` and `following` are
             called then.
     """
@@ -102,7 +101,6 @@ class LiveRequest(Generic[Answer]):
     hard: int | None = None
     is_known = False
     loss: "tuple[LiveStream, int] | None" = None
-    has_responses = False
     is_continued = False
 
     def __init__(
@@ -130,11 +128,23 @@ class LiveRequest(Generic[Answer]):
         self.missing -= 1
         return self.missing == 0
 
+    def is_response(self, index: int) -> bool:
+        """Return whether the answer of a part that was `put` last is one that its caller reads as it comes."""
+        return False
+
     def prepare(self, part: "Part", outputs: Outputs) -> None:
         """Compute what follows from the answer of a part; called without the lock by the thread that has run it."""
 
-    def following(self) -> "Part | None":
-        """Return the part that follows the last one, once; called by the server under its lock."""
+    def following(self) -> "Sequence[Part]":
+        """Return the parts that can be queued now, each once; called by the server under its lock behind `put`."""
+        return ()
+
+    def waits_for_reader(self, part: "Part") -> bool:
+        """Return whether the caller must read a response before a part runs."""
+        return self.is_full
+
+    def parked_until(self, part: "Part", now: int) -> int | None:
+        """Return the time until which a part need not be queued, as its caller has enough; None for now."""
         return None
 
     def end(self, outcome: Outcome, reason: str, error: BaseException | None) -> None:
@@ -203,14 +213,15 @@ class Version:
     def key(self, runner: GraphRunner, feeds: Sequence[Feed]) -> Key:
         """Return the key of feeds that run together; for a single feed, computed once per combination of sizes."""
         if len(feeds) > 1:
-            return self._key(runner, smallest_bucket(runner.graph, feeds))
+            return self.key_of(runner, smallest_bucket(runner.graph, feeds))
         known: tuple[str | int, ...] = (runner.name, *feeds[0].sizes.values())
         key = self._keys.get(known)
         if key is None:
-            key = self._keys[known] = self._key(runner, smallest_bucket(runner.graph, feeds))
+            key = self._keys[known] = self.key_of(runner, smallest_bucket(runner.graph, feeds))
         return key
 
-    def _key(self, runner: GraphRunner, sizes: Mapping[str, int]) -> Key:
+    def key_of(self, runner: GraphRunner, sizes: Mapping[str, int]) -> Key:
+        """Return the key of runs in a bucket."""
         alone = runner.batching_fault() is not None
         return key_of(self.name, runner.name, runner.graph, sizes, alone)
 
@@ -224,7 +235,7 @@ class Version:
         """Return the key of a stream's whole chunks: the largest bucket of axes with lengths, the first of others."""
         axes = runner.graph.axes
         first = runner.graph.artifacts[0].sizes
-        return self._key(
+        return self.key_of(
             runner,
             {name: first[name] if axis.length_input is None else axis.buckets[-1] for name, axis in axes.items()},
         )
@@ -406,6 +417,11 @@ def make_part(
         feeds=feeds,
         live=live,
     )
+
+
+def streams_of(request: LiveRequest[Any]) -> list[LiveStream]:
+    """Return the streams that parts of a request belong to, each once."""
+    return list(dict.fromkeys(part.live for part in request.parts if part.live is not None))
 
 
 def as_submitted(request: LiveRequest[Any], version: Version, parts: Sequence[Part], now: int) -> Request:

@@ -14,7 +14,7 @@ from typing import Any
 from runtime_lite.errors import Dropped, InternalError
 from runtime_lite.serving.events import EventBus, Outcome
 from runtime_lite.serving.refusals import LOST
-from runtime_lite.serving.request import LiveRequest, LiveStream, Outputs, Part
+from runtime_lite.serving.request import LiveRequest, LiveStream, Outputs, Part, streams_of
 from runtime_lite.serving.rule import Rule
 from runtime_lite.serving.versions import Versions
 
@@ -172,7 +172,7 @@ class RequestTracker:
     def put(self, request: LiveRequest[Any], index: int, outputs: list[Outputs], now: int) -> None:
         """Store the answer of a part; the last one ends its request."""
         is_last = request.put(index, outputs)
-        if request.has_responses:
+        if request.is_response(index):
             self._wake_soon(request.readers)
             if request.is_full:
                 self._wake_soon(request.wakers)
@@ -203,8 +203,8 @@ class RequestTracker:
         del self.requests[request.number]
         request.end(outcome, reason, error)
         self._ends[request.service, outcome, reason] += 1
-        if request.parts:
-            stream = request.parts[0].live
+        streams: list[LiveStream | None] = [*streams_of(request)]
+        for stream in streams or [None]:
             if stream is not None:
                 stream.requests -= 1
             if outcome != "done":
@@ -222,14 +222,14 @@ class RequestTracker:
             self._quiet.set()
 
     def _withdraw(self, request: LiveRequest[Any], stream: LiveStream | None, now: int) -> bool:
-        """Remove parts of a request from the queues, and drop the chunks behind them in its stream.
+        """Remove parts of a request in one stream from the queues, and drop the chunks behind them there.
 
         Returns:
             Whether the stream has fewer chunks than before.
         """
         before = 0 if stream is None else stream.next_chunk()
         for part in request.parts:
-            if part.queued:
+            if part.live is stream and part.queued:
                 self._scheduler.cancel(part)
                 self.unqueue(part)
                 self.release(part)

@@ -11,7 +11,7 @@ import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 from runtime_lite.calls.state import StreamState
 from runtime_lite.errors import BadInput, BundleRefused, EngineAbsent
@@ -23,7 +23,7 @@ from runtime_lite.serving.events import EventBus, Execution
 from runtime_lite.serving.health import fault_of_runs
 from runtime_lite.serving.live_streams import LiveStreams
 from runtime_lite.serving.refusals import LATE
-from runtime_lite.serving.request import Answered, Part, Version
+from runtime_lite.serving.request import Answered, LiveRequest, Part, Version
 from runtime_lite.serving.request_tracker import RequestTracker
 from runtime_lite.serving.rule import Rule
 from runtime_lite.serving.shield import Torn, Window, close_window, raised_by_handler
@@ -280,9 +280,19 @@ class Runs:
             else:
                 self._tracker.put(request, part.index, outputs, now)
         if stream is not None:
-            if request.is_continued and request.outcome is None and (following := request.following()) is not None:
-                self._streams.extend(stream, following)
+            if request.is_continued and request.outcome is None:
+                self._follow(request, now)
             self._streams.advance(stream, now)
+
+    def _follow(self, request: LiveRequest[Any], now: int) -> None:
+        """Queue the parts that follow from the answers of a request; one that cannot be made ends it."""
+        try:
+            ready = request.following()
+        except Exception as error:  # noqa: BLE001 - it ends this request, and no other of the run
+            self._tracker.end(request, "failed", type(error).__name__, error, now)
+            return
+        for following in ready:
+            self._streams.extend(following, now)
 
     def _abandon(self, batch: Batch, worker: Worker[Batch]) -> None:
         """After an interrupt, queue the parts of a run again, except those that the interrupted thread asked for."""

@@ -137,7 +137,15 @@ class Server:
     def _cost(self, key: Key, rows: int) -> int:
         """Return the expected nanoseconds of a run of some rows of a key; 0 if its version is closed."""
         with self.lock:
-            return self._costs.of(key).bucket_for(rows)[1] if self._costs.knows(key) else 0
+            return self.price(key, rows)
+
+    def price(self, key: Key, rows: int) -> int:
+        """Return what `_cost` does; called under the lock."""
+        return self._costs.of(key).bucket_for(rows)[1] if self._costs.knows(key) else 0
+
+    def streams_of(self, runner: Runnable) -> int:
+        """Return the number of open streams of a runner; called under the lock."""
+        return self._streams.count_of(runner)
 
     @shielded
     def call(self, request: LiveRequest[Any], version: Version, parts: Sequence[Part]) -> None:

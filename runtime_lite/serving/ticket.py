@@ -154,8 +154,6 @@ class ResponseQueue(Ticket[list[Item]], Generic[Item]):
     Each response is delivered to one reader. After the last one iteration ends, or raises the error of the request.
     """
 
-    has_responses = True
-
     def __init__(self, owner: Owner, where: str, service: str, parts: int, room: int) -> None:
         """Start without responses."""
         super().__init__(owner, where, service, lambda outputs: [], parts)
@@ -170,10 +168,19 @@ class ResponseQueue(Ticket[list[Item]], Generic[Item]):
         if outcome == "cancelled":
             self._ring.clear()
 
+    def is_response(self, index: int) -> bool:
+        """Return True: every answer is a response."""
+        return True
+
     @property
     def is_full(self) -> bool:
         """Whether the caller must read a response before the next one is made."""
         return len(self._ring) >= self._room
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether parts may wait for the caller to read."""
+        return self.is_full
 
     def result(self, timeout: float | None = None) -> list[Item]:
         """Read all unread responses; the timeout applies to each of them."""
@@ -222,10 +229,18 @@ class ResponseQueue(Ticket[list[Item]], Generic[Item]):
                     taken = self._take()
             except BaseException:
                 if taken is not None and taken[0] is not None:  # interrupted behind it: the next reader has it
-                    self._ring.appendleft(taken[0])
+                    self._put_back(taken[0])
                 raise
             if taken is not None:
                 return taken[0]
+
+    def _pop(self) -> Item:
+        """Remove and return the next response; called under the lock."""
+        return self._ring.popleft()
+
+    def _put_back(self, response: Item) -> None:
+        """Undo the last `_pop`."""
+        self._ring.appendleft(response)
 
     def _take(self) -> tuple[Item | None] | None:
         """Take the next response, as a tuple; `(None,)` after the last, None if another reader was quicker.
@@ -235,11 +250,11 @@ class ResponseQueue(Ticket[list[Item]], Generic[Item]):
                 read.
         """
         with self._owner.lock:
-            was_full, ended = self.is_full, self.done()
-            response = self._ring.popleft() if self._ring else None
+            was_held, ended = self.holds_back, self.done()
+            response = self._pop() if self._ring else None
         if response is None:
             self.check()
-        elif was_full and not ended:
+        elif was_held and not ended:
             self._owner.response_taken(self)
         return None if response is None and not ended else (response,)
 

@@ -26,6 +26,7 @@ from tests.runtime_lite.bundles import (
     write_wired_bundle,
 )
 from tests.runtime_lite.token_bundle import write_token_bundle
+from tests.runtime_lite.voice_bundle import write_voice_bundle
 
 
 class Odd:
@@ -240,6 +241,16 @@ def applied(name: str) -> Call:
     )
 
 
+def spoken(name: str) -> Call:
+    """Speak with an odd argument of that name."""
+
+    def call(model: Model, odd: Any) -> object:
+        given = {"feeds": {"text": np.array([[1, 2]])}, "sampling": Sampling(max_tokens=2), name: odd}
+        return model.say(given.pop("feeds"), given.pop("sampling"), **given).result(PATIENCE_S)
+
+    return on_model(call)
+
+
 def sampled(name: str) -> Call:
     return lambda path, odd: Sampling(**{"max_tokens": 4, name: odd})
 
@@ -250,6 +261,10 @@ GENERATING: dict[str, Call] = {
 }
 WRITING_FOR_RAY: dict[str, Call] = {
     f"RayOptions {field.name}": applied(field.name) for field in dataclasses.fields(RayOptions)
+}
+SAYING: dict[str, Call] = {
+    f"say {name}": spoken(name)
+    for name in ("feeds", "sampling", "seed", "service", "priority", "deadline_ms", "room", "lead_ms")
 }
 SAMPLING: dict[str, Call] = {f"Sampling {field.name}": sampled(field.name) for field in dataclasses.fields(Sampling)}
 CLOSED: dict[str, Callable[[Runtime, Model, Stream], object]] = {
@@ -286,6 +301,7 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "streaming": write_streaming_bundle(folder / "streaming"),
         "wired": write_wired_bundle(folder / "wired"),
         "tokens": write_token_bundle(folder / "tokens"),
+        "voice": write_voice_bundle(folder / "voice"),
     }
 
 
@@ -294,6 +310,7 @@ CALLS = {
     **{name: ("wired", call) for name, call in WIRED.items()},
     **{name: ("streaming", call) for name, call in (STREAMING | NAMED | OTHERS | WRITING_FOR_RAY | SAMPLING).items()},
     **{name: ("tokens", call) for name, call in GENERATING.items()},
+    **{name: ("voice", call) for name, call in SAYING.items()},
 }
 
 

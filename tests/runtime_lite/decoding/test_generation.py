@@ -164,7 +164,7 @@ def test_scores_of_which_nothing_can_be_drawn_end_one_generation(
 
 
 def test_a_deadline_is_that_of_the_whole(runtime: Runtime, model: Model) -> None:
-    late = generate(model, Sampling(max_tokens=30), room=1, deadline_ms=30)
+    late = generate(model, Sampling(max_tokens=30), room=1, deadline_ms=400)
     ended = threading.Event()
     late.when_done(ended.set)
     assert ended.wait(30)

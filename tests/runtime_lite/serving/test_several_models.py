@@ -82,7 +82,7 @@ def is_of_the_first_model(version: Version, runner: GraphRunner, sizes: Mapping[
     ("burst_of", "owner", "name", "broken"),
     [
         (LONG, Chooser, "_claim", claims_what_chunks_need),
-        (SHORT, Version, "_key", is_of_the_first_model),
+        (SHORT, Version, "key_of", is_of_the_first_model),
     ],
 )
 def test_a_planted_break_is_seen(
