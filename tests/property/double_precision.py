@@ -130,8 +130,8 @@ class InDouble:
             in_double(ir.serde.serialize_model(model)), new_ops=[MaxPool, Pad, RNN, GRU, LSTM]
         )
 
-    def run(self, _: None, feeds: Mapping[str, Array]) -> Sequence[Array]:
-        """All outputs."""
+    def run(self, names: Sequence[str] | None, feeds: Mapping[str, Array]) -> list[Array]:
+        """Outputs in the order of `names`; all where that is None."""
         double = {name: each.astype(np.float64) if each.dtype == np.float32 else each for name, each in feeds.items()}
         with np.errstate(all="ignore"):
-            return [np.asarray(each) for each in self.evaluator.run(None, double)]
+            return [np.asarray(each) for each in self.evaluator.run(names, double)]

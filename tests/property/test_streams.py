@@ -1,8 +1,12 @@
 """Random step graphs answer as their author's loop; planted weaknesses are noticed, and refusals are no errors."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
+from compiler.graph.runners.session import Session, session_of
+from compiler.graph.stages import Array
 from tests.property import streams
 from tests.property.planted_streams import noticed
 from tests.property.stream_graphs import ALL, WITH_STATES, begin, feeds_of, grow
@@ -32,6 +36,28 @@ def test_random_streams_are_their_authors() -> None:
 def test_random_encoders_are_their_authors() -> None:
     found = dict(outcomes((18, 38)))
     assert counted(found) == {"accepted": 2}, found
+
+
+def off_by_a_hundredth(opened: streams.Open) -> streams.Open:
+    """What opens models whose first output is wrong."""
+
+    class Off:
+        def __init__(self, session: Session) -> None:
+            self.session = session
+
+        def run(self, names: Sequence[str] | None, feeds: dict[str, Array]) -> list[Array]:
+            first, *others = self.session.run(names, feeds)
+            return [first * np.float32(1.01), *others]
+
+    return lambda model: Off(opened(model))
+
+
+def test_a_difference_that_double_precision_does_not_have_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    seed = 18
+    monkeypatch.setattr(streams, "session_of", off_by_a_hundredth(session_of))
+    assert try_graph(seed).kind == "ill-conditioned"
+    monkeypatch.setattr(streams, "InDouble", lambda model: None)  # double precision cannot tell
+    assert try_graph(seed).kind == "unsound"
 
 
 def test_a_graph_that_hangs_is_told_by_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
