@@ -90,7 +90,7 @@ def engine_of(graph: Graph, target: Target) -> TrialEngine | str:
         build = target.trial_builder(Path(out))
         assert build is not None
         try:
-            return build(graph.folder, graph.emitted)
+            return build(graph.folder, [graph.emitted])
         except Refused as refused:
             return f"refused: {refused.message}"
 

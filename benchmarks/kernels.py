@@ -142,7 +142,7 @@ def _counted(folder: Path, emitted: Emitted, capability: str) -> list[str]:
 def layers(folder: Path, emitted: Emitted, capability: str) -> str:
     """Return the number of layers of the engine that TensorRT-RTX builds of a graph, or why it builds none."""
     try:
-        engine, _ = built_trial(folder, TensorrtRtx().builder_plan(), engine_plan(emitted), [capability])
+        engine, _ = built_trial(folder, TensorrtRtx().builder_plan(), engine_plan([emitted]), [capability])
     except Refused as refused:
         return f"refused: {refused.message}"
     return "not read" if engine.layers is None else str(len(engine.layers))

@@ -11,7 +11,6 @@ from compiler.base.pieces import Content
 from compiler.base.records.build_report import SIMULATED
 from compiler.errors import InternalError, RecipeError
 from compiler.graph.runners.session import Session
-from compiler.graph.spec import check_static
 from compiler.graph.stages import Lowered, Pass
 from compiler.numerics.quantization.placement import Placement
 from compiler.passes.fold_chunk_lengths import FoldChunkLengths
@@ -66,6 +65,14 @@ class Built:
     refused: tuple[str, ...] = ()
     forms: tuple[VariantOutcome, ...] = ()
     options: Mapping[str, Scalar] = dataclasses.field(default_factory=dict)
+
+    @property
+    def by_file(self) -> tuple[tuple[Emitted, ...], ...]:
+        """Return the artefacts in groups that share a graph file, in the order in which files appear first."""
+        groups: dict[str, list[Emitted]] = {}
+        for emitted in self.artifacts:
+            groups.setdefault(emitted.file, []).append(emitted)
+        return tuple(map(tuple, groups.values()))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,8 +144,9 @@ class TrialEngine:
         return f"built by {self.builder} for {self.device}, not run"
 
 
-TrialBuilder = Callable[[Path, Emitted], TrialEngine]
-"""Makes an engine of an artefact that lies in a folder; raises `Refused` where the vendor's builder refuses it."""
+TrialBuilder = Callable[[Path, Sequence[Emitted]], TrialEngine]
+"""Makes an engine of the artefacts that share a graph file, which lies in a folder; raises `Refused` where the vendor's
+builder refuses it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,7 +186,6 @@ class Target(abc.ABC):
     Attributes:
         environment: where the vendor's toolchain needs packages of its own, the environment that has them.
         offers: its variants, in the order in which they run.
-        opens_rows: whether one file may serve all numbers of rows.
         forms: which of them are on.
         search_s: seconds that a search for them may take per graph.
         name: as recipes and manifests write it; where there is a vendor, its folder.
@@ -201,7 +208,6 @@ class Target(abc.ABC):
     trial: ClassVar[str] = ""
     environment: ClassVar[Environment | None] = None
     offers: ClassVar[tuple[Variant, ...]] = ()
-    opens_rows: ClassVar[bool] = False
 
     forms: Choice = STANDARD
     search_s: float = SEARCH_S
@@ -258,14 +264,17 @@ class Target(abc.ABC):
         """Return the passes that follow the recipe's for one combination of bucket sizes, before all forms."""
         return (FreezeAxes(tuple(sizes.items())), FoldChunkLengths(tuple(sizes.items())))
 
-    def accept(self, artifacts: Sequence[Lowered]) -> None:
-        """Check the graphs of all combinations before they are written.
+    @property
+    def opens_rows(self) -> bool:
+        """Whether one file may serve all numbers of rows."""
+        return False
+
+    def accept(self, artifacts: Sequence[Lowered]) -> None:  # noqa: B027  (most targets take every static graph)
+        """Check the graphs of all combinations before they are written; all sizes, except open rows, are numbers.
 
         Raises:
             Refused: the target rejects one of them.
         """
-        for each in artifacts:
-            check_static(each.model, each.graph)
 
     @abc.abstractmethod
     def emit(

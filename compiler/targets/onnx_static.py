@@ -36,7 +36,6 @@ class OnnxStatic(Target):
 
     name: ClassVar[str] = "onnx_static"
     placement: ClassVar[Placement | None] = CPU
-    opens_rows: ClassVar[bool] = True
     offers: ClassVar[tuple[Variant, ...]] = (
         Variant(LowerPointwiseConvolutions(), is_standard=True),
         Variant(WidenDepthwiseConvolutions(), is_standard=True),
@@ -50,6 +49,11 @@ class OnnxStatic(Target):
         Variant(LowerIntegers(), is_standard=True),
         Variant(SpecializeFullCaches(), is_standard=True),
     )
+
+    @property
+    def opens_rows(self) -> bool:
+        """Whether one file may serve all numbers of rows."""
+        return True
 
     def emit(
         self, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]], weights: WeightsFile | None = None

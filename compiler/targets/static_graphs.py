@@ -12,6 +12,7 @@ from compiler.base.pieces import Content
 from compiler.errors import Refused
 from compiler.graph import model as graphs
 from compiler.graph.runners.mapped_weights import map_weights
+from compiler.graph.spec import check_static
 from compiler.graph.stages import Lowered, Refusal
 from compiler.targets.base import Built, Emitted, Target
 from compiler.targets.formed_graphs import apply_variants, outcomes_of
@@ -89,14 +90,16 @@ def write_prepared(target: Target, prepared: Prepared, weights: WeightsFile | No
         weights: as in `write_static`.
 
     Raises:
-        Refused: the target rejects a graph.
+        Refused: a dimension stays symbolic, or the target rejects a graph.
     """
     lowered = prepared.origin
     done = {id(graph): apply_variants(target.plan, graph) for _, _, graph in prepared.graphs}
     graphs = [(sizes, fixed, done[id(graph)]) for sizes, fixed, graph in prepared.graphs]
     map_weights(*(entry.lowered.model for entry in done.values()))
-    if not prepared.is_open:
-        target.accept([entry.lowered for entry in done.values()])
+    made = [entry.lowered for entry in done.values()]
+    for graph in () if prepared.is_open else made:
+        check_static(graph.model, graph.graph)
+    target.accept(made)
     weights = WeightsFile(f"{lowered.graph}.weights") if weights is None else weights
     files: dict[str, Content] = {}
     artifacts = []

@@ -112,6 +112,9 @@ class DeviceRun(abc.ABC):
         stream: the queue of all work; None for one of its own.
         captures: whether runs are captured as CUDA graphs.
         lock: held while something is put into the queue of all work; None for one of its own.
+
+    Attributes:
+        tensors: of the work, in its order.
     """
 
     def __init__(
@@ -124,7 +127,7 @@ class DeviceRun(abc.ABC):
     ) -> None:
         """Reserve the queue."""
         self._lock = threading.RLock() if lock is None else lock
-        self._cuda, self._tensors, self._captures = cuda, tuple(tensors), captures
+        self._cuda, self.tensors, self._captures = cuda, tuple(tensors), captures
         self._graphs: dict[tuple[int, ...], int] = {}
         self._plain = deque[tuple[int, ...]](maxlen=MOST_GRAPHS)
         self._stagings: list[Staging] = []
@@ -182,7 +185,7 @@ class DeviceRun(abc.ABC):
         staging = self._staging()
         with self._using(staging):
             staging.given, addresses = [], list[int]()
-            for tensor in self._tensors:
+            for tensor in self.tensors:
                 lies = feeds[tensor.name] if tensor.is_input else places.get(tensor.name)
                 if isinstance(lies, DeviceArray):
                     addresses.append(lies.address)
@@ -205,7 +208,7 @@ class DeviceRun(abc.ABC):
             self._cuda.record(staging.before, self._stream)
             self._work(staging.addresses)
             self._cuda.record(staging.after, self._stream)
-            for tensor in self._tensors:
+            for tensor in self.tensors:
                 if tensor.name in staging.given:
                     pointer, array = staging.buffers(tensor)
                     self._cuda.copy_to_host(array, pointer, self._stream)
@@ -217,7 +220,7 @@ class DeviceRun(abc.ABC):
             self._cuda.synchronize_event(staging.answered)
             elapsed_ms = self._cuda.elapsed_ms(staging.before, staging.after)
             answers = {
-                each.name: staging.buffers(each)[1].copy() for each in self._tensors if each.name in staging.given
+                each.name: staging.buffers(each)[1].copy() for each in self.tensors if each.name in staging.given
             }
         self._free.append(staging)
         return answers, elapsed_ms

@@ -236,7 +236,7 @@ class SessionRun(DeviceRun):
     def _bound(self, addresses: tuple[int, ...]) -> Any:
         """The inputs and outputs at some addresses."""
         binding = self._session.io_binding()
-        for tensor, address in zip(self._tensors, addresses, strict=True):
+        for tensor, address in zip(self.tensors, addresses, strict=True):
             bind = binding.bind_input if tensor.is_input else binding.bind_output
             bind(tensor.name, self._device, 0, tensor.dtype.type, tensor.shape, address)
         return binding

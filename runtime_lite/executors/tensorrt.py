@@ -1,8 +1,9 @@
 """Runs the TensorRT engines of one graph of a bundle on the machine's CUDA device.
 
-One engine per artifact (bucket), opened at its first use from the bytes whose hash was checked. Before the first one is
-opened here a process of its own has opened it, so that a driver or a version that does not fit is a sentence and no
-crash.
+One engine per graph file, opened at its first use from the bytes whose hash was checked; where buckets that differ in
+their rows share one, each has a context and a profile of its own, and they share the weights. Before the
+first one is opened here a process of its own has opened it, so that a driver or a version that does not fit is a
+sentence and no crash.
 """
 
 import re
@@ -21,7 +22,7 @@ from runtime_lite.executors.tensorrt_engine import (
     try_engine,
 )
 from runtime_lite.format.checked_json import JsonValue
-from runtime_lite.format.manifest import Artifact, Engine
+from runtime_lite.format.manifest import Artifact, Engine, static_shape
 from runtime_lite.format.reader import Bundle
 
 AMPERE = (8, 0)
@@ -46,6 +47,7 @@ class TensorrtExecutor(DeviceExecutor):
         assert self._graph.engine is not None
         self._engine: Engine = self._graph.engine
         self._trt: ModuleType | None = None
+        self._engines: dict[str, OpenedEngine] = {}
         self._host_code = self._accept(allow_host_code)
 
     def _accept(self, allow_host_code: bool) -> HostCode:
@@ -107,13 +109,29 @@ class TensorrtExecutor(DeviceExecutor):
 
     def _open(self, artifact: Artifact, cuda: Cuda, captures: bool) -> StaticEngine:
         file = self._engine.files[artifact.file]
+        if file not in self._engines:
+            self._engines[file] = self._open_file(file)
+        opened = self._engines[file]
+        shapes = {tensor.name: static_shape(tensor.shape, artifact.sizes) for tensor in self._graph.inputs}
+        run = StaticEngine(cuda, opened, self.memory.stream, captures, self._lock, shapes)
+        try:
+            check_tensors(opened.where, run.tensors, self._graph, artifact)
+        except BundleRefused:
+            run.close()
+            raise
+        return run
+
+    def _open_file(self, file: str) -> OpenedEngine:
         where = f"{self._bundle.path}: {file}"
         content = self._bundle.read_file(file)
-        if not self._opened:
+        if not self._engines:
             try_engine(content, self._host_code, where)
-        opened = self._with_kernels(open_engine(self._trt, content, self._host_code, where), content)
-        check_tensors(where, opened.tensors, self._graph, artifact)
-        return StaticEngine(cuda, opened, self.memory.stream, captures, self._lock)
+        return self._with_kernels(open_engine(self._trt, content, self._host_code, where), content)
+
+    def close(self) -> None:
+        """Close all contexts, then the engines and the device; a second call does nothing."""
+        super().close()
+        self._engines.clear()
 
     def _with_kernels(self, opened: OpenedEngine, content: bytes) -> OpenedEngine:
         """The engine as contexts are made of it."""

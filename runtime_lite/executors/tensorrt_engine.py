@@ -1,4 +1,4 @@
-"""Opens a TensorRT engine of fixed shapes and runs it: everything of TensorRT that the runtime calls.
+"""Opens a TensorRT engine and runs it at fixed shapes: everything of TensorRT that the runtime calls.
 
 One code path for TensorRT 10.9 and later and 11. The library is handed over as a module, so that this file imports
 without it; every call's answer is looked at, and what the library's logger calls an error is one. Without a driver the
@@ -14,10 +14,10 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -42,10 +42,19 @@ NEEDED_NAMES: dict[str, tuple[str, ...]] = {
         "get_tensor_mode",
         "get_tensor_dtype",
         "get_tensor_shape",
+        "get_tensor_profile_shape",
+        "num_optimization_profiles",
         "create_execution_context",
         "device_memory_size_v2",
     ),
-    "IExecutionContext": ("set_tensor_address", "infer_shapes", "execute_async_v3"),
+    "IExecutionContext": (
+        "set_optimization_profile_async",
+        "set_input_shape",
+        "get_tensor_shape",
+        "set_tensor_address",
+        "infer_shapes",
+        "execute_async_v3",
+    ),
     "TensorIOMode": ("INPUT",),
 }
 """What a version must have; older ones, which come with some images, are refused by name."""
@@ -154,7 +163,7 @@ class OpenedEngine:
         runtime: the library's runtime, which the engine needs as long as it is there.
         engine: the library's engine.
         logger: what both log to.
-        tensors: inputs and outputs in the engine's order.
+        tensors: inputs and outputs in the engine's order; -1 is a size that a profile fixes.
         where: for messages.
         kernels: compiled kernels that contexts share and add to, where the library compiles them on the device.
     """
@@ -167,9 +176,28 @@ class OpenedEngine:
     where: str
     kernels: Any = None
 
+    @property
+    def has_profiles(self) -> bool:
+        """Whether sizes are open until a context has chosen a profile."""
+        return any(-1 in tensor.shape for tensor in self.tensors)
+
+    def profile_of(self, shapes: Mapping[str, Sequence[int]]) -> int | None:
+        """The number of the profile for these shapes of all inputs, by name; None where there is none."""
+        if {tensor.name for tensor in self.tensors if tensor.is_input} != set(shapes):
+            return None
+        return next((each for each in range(self.engine.num_optimization_profiles) if self._fits(each, shapes)), None)
+
+    def _fits(self, profile: int, shapes: Mapping[str, Sequence[int]]) -> bool:
+        usual = {name: self.engine.get_tensor_profile_shape(name, profile)[1] for name in shapes}
+        return all(tuple(map(int, usual[name])) == tuple(shape) for name, shape in shapes.items())
+
     def context(self) -> Any:
-        """A new execution context that holds its memory from the start; None where the library refuses."""
-        strategy = self.trt.ExecutionContextAllocationStrategy.STATIC
+        """A new execution context that holds its memory from the start; None where the library refuses.
+
+        With profiles it holds the memory that its profile needs, from when it has chosen one.
+        """
+        strategies = self.trt.ExecutionContextAllocationStrategy
+        strategy = strategies.ON_PROFILE_CHANGE if self.has_profiles else strategies.STATIC
         if self.kernels is None:
             return self.engine.create_execution_context(strategy)
         config = self.engine.create_runtime_config()
@@ -205,6 +233,7 @@ class StaticEngine(DeviceRun):
         stream: the queue of all work; None for one of its own.
         captures: whether runs are captured as CUDA graphs.
         lock: held while something is put into the queue of all work; None for one of its own.
+        shapes: of the inputs, which choose the profile of an engine that has several; unused for one of fixed shapes.
 
     Raises:
         InternalError: the library refuses a context or a shape; nothing stays reserved.
@@ -217,16 +246,39 @@ class StaticEngine(DeviceRun):
         stream: int | None = None,
         captures: bool = False,
         lock: "threading.RLock | None" = None,
+        shapes: Mapping[str, Sequence[int]] = MappingProxyType({}),
     ) -> None:
         """Make the context, and what measures a run."""
         self._opened = opened
         self._context = opened.context()
         opened.require(self._context is not None, "an execution context", "none")
+        if opened.has_profiles:
+            self._choose_profile(cuda, shapes)
         missing = list(self._context.infer_shapes())
         opened.require(not missing, "fixed shapes", f"open ones of {missing}")
         self._addresses: dict[str, int] = {}
         self._started: dict[Staging, int] = {}
-        super().__init__(cuda, opened.tensors, stream, captures, lock)
+        super().__init__(cuda, tuple(map(self._at_profile, opened.tensors)), stream, captures, lock)
+
+    def _choose_profile(self, cuda: Cuda, shapes: Mapping[str, Sequence[int]]) -> None:
+        """Fix the sizes of the inputs; the library copies what it needs for that in a queue, which is waited for."""
+        profile = self._opened.profile_of(shapes)
+        self._opened.require(profile is not None, f"a profile for inputs of shapes {dict(shapes)}", "none")
+        queue = cuda.stream()
+        try:
+            accepted = self._context.set_optimization_profile_async(profile, queue)
+            self._opened.require(accepted, f"profile {profile} to be taken", "a refusal")
+            cuda.synchronize(queue)
+        finally:
+            cuda.free_stream(queue)
+        for name, shape in shapes.items():
+            accepted = self._context.set_input_shape(name, tuple(shape))
+            self._opened.require(accepted, f"{name} of shape {tuple(shape)} to be taken", "a refusal")
+
+    def _at_profile(self, tensor: DeviceTensor) -> DeviceTensor:
+        if -1 not in tensor.shape:
+            return tensor
+        return replace(tensor, shape=tuple(map(int, self._context.get_tensor_shape(tensor.name))))
 
     def start(self, staging: Staging) -> None:
         """Queue one run; what was logged before it is forgotten, unless a run that is not answered may be why."""
@@ -277,7 +329,7 @@ class StaticEngine(DeviceRun):
         self._opened.require(accepted, "the run to be queued", "a refusal")
 
     def _set_addresses(self, addresses: tuple[int, ...]) -> None:
-        for tensor, address in zip(self._tensors, addresses, strict=True):
+        for tensor, address in zip(self.tensors, addresses, strict=True):
             if self._addresses.get(tensor.name) != address:
                 accepted = self._context.set_tensor_address(tensor.name, address)
                 self._opened.require(accepted, f"an address for {tensor.name} to be taken", "a refusal")

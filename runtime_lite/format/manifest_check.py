@@ -189,7 +189,7 @@ def _check_shared_files(where: str, graph: Graph) -> None:
 
 
 def _check_engine(where: str, graph: Graph) -> None:
-    """Check that every artifact has its own engine if engines are built, and none if they are not."""
+    """Check that every graph file has its own engine if engines are built, and none if they are not."""
     engine = graph.engine
     if engine is None:
         return
@@ -205,8 +205,6 @@ def _check_engine(where: str, graph: Graph) -> None:
         refuse(f"{where}.built_with", "what the engine was built with", "nothing")
     if set(engine.files) != {artifact.file for artifact in graph.artifacts}:
         refuse(f"{where}.files", "one engine per graph file", show(sorted(engine.files)))
-    if len(engine.files) != len(graph.artifacts):
-        refuse(f"{where}.files", "one engine per combination of buckets", "one for several numbers of rows")
     if len(set(engine.files.values())) != len(engine.files):
         refuse(f"{where}.files", "an engine of its own per graph file", "one engine for two")
 

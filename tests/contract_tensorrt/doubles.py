@@ -87,6 +87,8 @@ class Checked:
             return isinstance(value, int | np.integer) and not isinstance(value, bool)
         if kind in BUFFER_WORDS:
             return isinstance(value, bytes | bytearray | memoryview | np.ndarray)
+        if kind.rpartition(".")[2] == "Dims":  # the bindings convert sequences of numbers
+            return isinstance(value, tuple) and all(self.fits(size, "int") for size in value)
         if kind in PLAIN:
             return isinstance(value, PLAIN[kind])
         wanted = self.class_named(kind)

@@ -56,15 +56,21 @@ class IBuilderConfig:
     def create_timing_cache(self, content): raise AssertionError("it times nothing")
     def set_timing_cache(self, cache, ignore): raise AssertionError("it times nothing")
     def get_timing_cache(self): raise AssertionError("it times nothing")
+    def add_optimization_profile(self, profile): raise AssertionError("its engine has one of each size")
     def set_compute_capability(self, capability, index):
         self.capabilities += 1
         return self.capabilities <= self.num_compute_capabilities
+
+
+class IOptimizationProfile:
+    def set_shape(self, name, least, usual, most): pass
 
 
 class Builder:
     def __init__(self, logger): self.logger = logger
     def create_network(self, flags=0): return Network()
     def create_builder_config(self): return IBuilderConfig()
+    def create_optimization_profile(self): return IOptimizationProfile()
 
     def build_serialized_network(self, network, config):
         behaviour = os.environ.get("RTX_DOUBLE")

@@ -546,6 +546,18 @@ class TimingCache:
         return self.content + b"t"
 
 
+class OptimizationProfile:
+    """Shapes of the inputs that an engine is built for."""
+
+    genuine: ClassVar[str] = "IOptimizationProfile"
+
+    def __init__(self) -> None:
+        self.shapes: dict[str, list[list[int]]] = {}
+
+    def set_shape(self, input: str, min: tuple[int, ...], opt: tuple[int, ...], max: tuple[int, ...]) -> None:
+        self.shapes[input] = [list(min), list(opt), list(max)]
+
+
 class BuilderConfig:
     genuine: ClassVar[str] = "IBuilderConfig"
 
@@ -556,6 +568,13 @@ class BuilderConfig:
         self.builder_optimization_level = 3
         self.profiling_verbosity: Any = None
         self.hardware_compatibility_level: Any = None
+        self.profiles: list[OptimizationProfile] = []
+
+    def add_optimization_profile(self, profile: OptimizationProfile) -> int:
+        if any(size < 1 for shapes in profile.shapes.values() for shape in shapes for size in shape):
+            return -1
+        self.profiles.append(profile)
+        return len(self.profiles) - 1
 
     def set_flag(self, flag: Any) -> None:
         self.flags.add(flag)
@@ -591,6 +610,9 @@ class Builder:
         self.made.append(BuilderConfig())
         return self.made[-1]
 
+    def create_optimization_profile(self) -> OptimizationProfile:
+        return OptimizationProfile()
+
     def build_serialized_network(self, network: Any, config: Any) -> bytes | None:
         graph = network.model.graph
         if any(node.op_type == "Det" for node in graph.node):
@@ -600,14 +622,19 @@ class Builder:
         tensors += [{"input": False, **described(info)} for info in graph.output]
         model = base64.b64encode(network.model.SerializeToString()).decode()
         flags = sorted(getattr(flag, "name", flag) for flag in config.flags) if config is not None else []
-        return json.dumps({"tensors": tensors, "model": model, "flags": flags}).encode()
+        profiles = [profile.shapes for profile in config.profiles] if config is not None else []
+        if any(-1 in tensor["shape"] for tensor in tensors) and not profiles:
+            self.logger.log(self.logger.Severity.ERROR, "network has dynamic inputs, but no profile has been defined")
+            return None
+        return json.dumps({"tensors": tensors, "model": model, "flags": flags, "profiles": profiles}).encode()
 
 
 def described(info: onnx.ValueInfoProto) -> dict[str, Any]:
-    """Name, shape and type of a network input or output."""
+    """Name, shape and type of a network input or output; -1 is an open size."""
     kind = info.type.tensor_type
     names = {1: "FLOAT", 10: "HALF", 7: "INT64", 6: "INT32", 9: "BOOL"}
-    return {"name": info.name, "shape": [dim.dim_value for dim in kind.shape.dim], "type": names[kind.elem_type]}
+    shape = [-1 if dim.dim_param else dim.dim_value for dim in kind.shape.dim]
+    return {"name": info.name, "shape": shape, "type": names[kind.elem_type]}
 
 
 class Runtime:
@@ -644,6 +671,7 @@ class CudaEngine:
     def __init__(self, content: dict[str, Any]) -> None:
         self.content, self.tensors = content, {each["name"]: each for each in content["tensors"]}
         self.num_io_tensors = len(self.tensors)
+        self.num_optimization_profiles = max(len(content["profiles"]), 1)
         self.refits = 0
         self.device_memory_size_v2 = 4096
 
@@ -658,6 +686,9 @@ class CudaEngine:
 
     def get_tensor_shape(self, name: str) -> tuple[int, ...]:
         return tuple(self.tensors[name]["shape"])
+
+    def get_tensor_profile_shape(self, name: str, profile_index: int) -> list[tuple[int, ...]]:
+        return [tuple(shape) for shape in self.content["profiles"][profile_index][name]]
 
     def create_execution_context(self, strategy: Any) -> "ExecutionContext":
         if isinstance(strategy, RuntimeConfig) and strategy.cache is not None:
@@ -703,7 +734,7 @@ class RuntimeConfig:
         return True
 
     def set_execution_context_allocation_strategy(self, strategy: Any) -> None:
-        assert getattr(strategy, "name", strategy) == "STATIC"
+        assert getattr(strategy, "name", strategy) in ("STATIC", "ON_PROFILE_CHANGE")
 
 
 class EngineInspector:
@@ -720,13 +751,36 @@ class ExecutionContext:
         self.engine, self.addresses = engine, dict[str, int]()
         self.session: Any = None
         self.refits = 0
+        self.shapes = {name: tuple(tensor["shape"]) for name, tensor in engine.tensors.items() if tensor["input"]}
+        self.profile: int | None = None
+
+    def set_optimization_profile_async(self, profile_index: int, stream_handle: int) -> bool:
+        self.profile = profile_index
+        return 0 <= profile_index < self.engine.num_optimization_profiles
+
+    def set_input_shape(self, name: str, shape: tuple[int, ...]) -> bool:
+        assert self.profile is not None, "a context of an engine with profiles chooses one first"
+        self.shapes[name] = tuple(shape)
+        return self.engine.get_tensor_profile_shape(name, self.profile)[1] == tuple(shape)
+
+    def get_tensor_shape(self, name: str) -> tuple[int, ...]:
+        if name in self.shapes:
+            return self.shapes[name]
+        open_sizes = {
+            size
+            for each, shape in self.shapes.items()
+            for size, said in zip(shape, self.engine.get_tensor_shape(each), strict=True)
+            if said == -1
+        }
+        (rows,) = open_sizes or {-1}
+        return tuple(rows if size == -1 else size for size in self.engine.get_tensor_shape(name))
 
     def set_tensor_address(self, name: str, memory: int) -> bool:
         self.addresses[name] = memory
         return name in self.engine.tensors
 
     def infer_shapes(self) -> list[str]:
-        return []
+        return [name for name, shape in self.shapes.items() if -1 in shape]
 
     def execute_async_v3(self, stream_handle: int) -> bool:
         addresses = dict(self.addresses)
@@ -751,8 +805,9 @@ class ExecutionContext:
         for name, tensor in self.engine.tensors.items():
             if tensor["input"]:
                 kind = np.dtype(NUMPY_NAMES[tensor["type"]])
-                size = int(np.prod(tensor["shape"])) * kind.itemsize
-                feeds[name] = np.frombuffer(MEMORY.read(addresses[name], size), kind).reshape(tensor["shape"])
+                shape = self.shapes[name]
+                content = MEMORY.read(addresses[name], int(np.prod(shape)) * kind.itemsize)
+                feeds[name] = np.frombuffer(content, kind).reshape(shape)
         outputs = [name for name, tensor in self.engine.tensors.items() if not tensor["input"]]
         for name, array in zip(outputs, self.session.run(outputs, feeds), strict=True):
             MEMORY.write(addresses[name], np.ascontiguousarray(array).tobytes())
@@ -863,7 +918,8 @@ def plain_library() -> types.ModuleType:
         Weights=Weights,
         ILogger=ILogger,
         IBuilderConfig=_with_fields(BuilderConfig),
-        ICudaEngine=_with_fields(CudaEngine, "num_io_tensors", "device_memory_size_v2"),
+        IOptimizationProfile=OptimizationProfile,
+        ICudaEngine=_with_fields(CudaEngine, "num_io_tensors", "num_optimization_profiles", "device_memory_size_v2"),
         IExecutionContext=ExecutionContext,
         NetworkDefinitionCreationFlag=type("NetworkDefinitionCreationFlag", (), {"STRONGLY_TYPED": 1}),
         OnnxParserFlag=names("OnnxParserFlag", "NATIVE_INSTANCENORM"),
@@ -871,7 +927,7 @@ def plain_library() -> types.ModuleType:
         BuilderFlag=names("BuilderFlag", "TF32", "REFIT", "VERSION_COMPATIBLE", "EXCLUDE_LEAN_RUNTIME"),
         ProfilingVerbosity=names("ProfilingVerbosity", "DETAILED"),
         HardwareCompatibilityLevel=names("HardwareCompatibilityLevel", "NONE", "SAME_COMPUTE_CAPABILITY"),
-        ExecutionContextAllocationStrategy=names("ExecutionContextAllocationStrategy", "STATIC"),
+        ExecutionContextAllocationStrategy=names("ExecutionContextAllocationStrategy", "STATIC", "ON_PROFILE_CHANGE"),
         LayerInformationFormat=names("LayerInformationFormat", "JSON"),
         TensorIOMode=names("TensorIOMode", "INPUT", "OUTPUT"),
         nptype=lambda kind: np.dtype(NUMPY_NAMES[kind]).type,

@@ -30,8 +30,10 @@ OF_RTX_ALONE = {
 """What our code calls of TensorRT-RTX, and not of TensorRT."""
 
 
-def test_engines_are_run_through_names_and_signatures_that_the_library_has(tmp_path: Path) -> None:
-    bundle = write_engine_bundle(tmp_path / "bundle", target="tensorrt_rtx")
+@pytest.mark.parametrize("name", ["plain", "open"])
+def test_engines_are_run_through_names_and_signatures_that_the_library_has(name: str, tmp_path: Path) -> None:
+    """With an engine per bucket, and with one that has a profile for each."""
+    bundle = write_engine_bundle(tmp_path / "bundle", target="tensorrt_rtx", name=name)
     command = [sys.executable, "-m", "tests.rtx.in_child", str(bundle)]
     environment = {**os.environ, "SLIPWAY_CACHE": str(tmp_path / "cache")}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)

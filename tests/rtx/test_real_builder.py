@@ -12,7 +12,7 @@ from compiler.build.verify.precision_plan import Audited, Kept, audit, broken, c
 from compiler.errors import Refused
 from compiler.graph.stages import Array, Lowered
 from compiler.targets.base import Built, Emitted, TrialEngine
-from compiler.targets.tensorrt.target import Tensorrt
+from compiler.targets.tensorrt.target import Tensorrt, engine_plan
 from compiler.targets.tensorrt.trial import VERSION, builder_version, built_trial
 from tests.kit.graphs import parse
 from tests.rtx.installed import NEEDS_RTX
@@ -83,7 +83,7 @@ def engine_of(folder: Path, text: str, arrays: dict[str, Array], *capabilities: 
     _, artefact = emitted(folder, parse(text, arrays))
     shapes = {str(value.name): list(value.shape or ()) for value in artefact.lowered.model.graph.inputs}
     plan = {**Tensorrt().builder_plan(), "flags": []}
-    engine = {"graph": artefact.file, "profiles": {name: [shape] * 3 for name, shape in shapes.items()}}
+    engine = {"graph": artefact.file, "profiles": [{name: [shape] * 3 for name, shape in shapes.items()}]}
     return built_trial(folder, plan, engine, capabilities or ("8.6",))
 
 
@@ -155,7 +155,7 @@ def test_an_attention_with_a_finite_mask_is_one_kernel_and_with_an_infinite_one_
 def test_a_graph_that_ends_its_process_is_refused_by_file_and_signal(tmp_path: Path) -> None:
     model = parse("(float[1,2,3,4] x) => (float[1,2,3,4] y) { y = Attention(x, x, x) }", opset=23)
     _, artefact = emitted(tmp_path, model)
-    engine = {"graph": artefact.file, "profiles": {"x": [[1, 2, 3, 4]] * 3}}
+    engine = {"graph": artefact.file, "profiles": [{"x": [[1, 2, 3, 4]] * 3}]}
     with pytest.raises(Refused, match=r"^graphs/net\.static\.onnx: .* got a process ended by SIGSEGV"):
         built_trial(tmp_path, {**Tensorrt().builder_plan(), "flags": []}, engine, ["8.6"])
 
@@ -169,3 +169,25 @@ def test_two_builds_give_the_same_bytes_and_four_devices_share_one_engine(tmp_pa
     alone, _ = engine_of(tmp_path / "alone", ATTENTION, arrays)
     assert first == second
     assert alone.size_bytes < first.size_bytes < 1.1 * alone.size_bytes
+
+
+def test_numbers_of_rows_share_an_engine_that_computes_as_planned(tmp_path: Path) -> None:
+    """One engine with three profiles holds fewer copies of a weight of 2 MB than three engines; its layers are read."""
+    width, rng = 1024, np.random.default_rng(0)
+    text = (
+        f"(float16[batch,{width}] x, float16[{width},{width}] w) => (float16[batch,{width}] y) {{ y = MatMul(x, w) }}"
+    )
+    arrays = {"w": (rng.standard_normal((width, width)) / 32).astype(np.float16)}
+    bytes_by_choice = {}
+    for one_engine in (True, False):
+        target = Tensorrt(compute_capability="8.6", one_engine=one_engine)
+        graph = Lowered("net", parse(text, arrays), batch_axis="batch")
+        built = target.emit(graph, {"batch": (1, 4, 16)})
+        write_files(tmp_path, built.files)
+        plan = {**target.builder_plan(), "flags": []}
+        engines = [built_trial(tmp_path, plan, engine_plan(artefacts), ["8.6"])[0] for artefacts in built.by_file]
+        bytes_by_choice[one_engine] = sum(engine.size_bytes for engine in engines)
+        for engine, artefacts in zip(engines, built.by_file, strict=True):
+            assert engine.layers is not None
+            assert not list(broken(audit(planned_nodes(artefacts[0].lowered.model), engine.layers)))
+    assert bytes_by_choice[True] < 0.8 * bytes_by_choice[False]

@@ -387,15 +387,25 @@ def write_wired_bundle(directory: Path, wiring: tuple[Wire, ...] = WIRES) -> Pat
     return write_bundle(directory, {name: known[name][0] for name in known if name in touched}, files, wiring)
 
 
+OPEN_FILE = "graphs/streaming.batch.onnx"
+
+
+def open_graph() -> Graph:
+    """Return the record of the streaming graph whose buckets share one file, in which the rows are open."""
+    graph = streaming_graph()
+    artifacts = tuple(dataclasses.replace(each, file=OPEN_FILE) for each in graph.artifacts)
+    return dataclasses.replace(graph, artifacts=artifacts)
+
+
+def open_files() -> dict[str, bytes]:
+    """Return the file of that graph."""
+    return {OPEN_FILE: onnx_bytes(STREAMING_TEXT.format(n="batch"))}
+
+
 def write_open_bundle(directory: Path) -> Path:
     """Write a bundle of the streaming graph whose buckets share one file, in which the rows are open."""
-    graph = streaming_graph()
-    file = "graphs/streaming.batch.onnx"
-    graph = dataclasses.replace(
-        graph, artifacts=tuple(dataclasses.replace(each, file=file) for each in graph.artifacts)
-    )
     files = graph_files() | {"golden/streaming.npz": npz_from_golden(streaming_golden())}
-    return write_bundle(directory, {"streaming": graph}, files | {file: onnx_bytes(STREAMING_TEXT.format(n="batch"))})
+    return write_bundle(directory, {"streaming": open_graph()}, files | open_files())
 
 
 def edit_manifest(directory: Path, edit: Callable[[dict[str, Any]], object]) -> None:

@@ -7,7 +7,7 @@ import importlib.machinery
 import json
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from runtime_lite.executors.cuda import Device
 from runtime_lite.executors.onnx_cuda import OnnxCudaExecutor, Provider
 from runtime_lite.format.golden import Golden, npz_from_golden
 from runtime_lite.format.graph_contract import contract_of, with_contract
-from runtime_lite.format.manifest import Engine, Graph
+from runtime_lite.format.manifest import Engine, Graph, static_shape
 from runtime_lite.format.manifest_json import json_from_manifest
 from tests.kit import vendor
 from tests.runtime_lite.bundles import (
@@ -27,6 +27,8 @@ from tests.runtime_lite.bundles import (
     entry_of,
     graph_files,
     manifest_of,
+    open_files,
+    open_graph,
     plain_golden,
     plain_graph,
     streaming_golden,
@@ -42,19 +44,27 @@ PLAN = "tensorrt/plain.build_plan.json"
 GRAPHS: dict[str, tuple[Callable[[], Graph], Callable[[], Golden]]] = {
     "plain": (plain_graph, plain_golden),
     "streaming": (streaming_graph, streaming_golden),
+    "open": (open_graph, streaming_golden),
     **{kind.update: (functools.partial(in_place_graph, kind=kind), in_place_golden) for kind in WRITTEN_IN_PLACE},
 }
 """Graphs by the name that `write_engine_bundle` takes, which is also the name in the bundle."""
 REASON = "CUDA: expected a CUDA device, got no CUDA driver"
 
 
-def engine_of(model: onnx.ModelProto, flags: tuple[str, ...] = ()) -> bytes:
-    """What the double of the builder makes of a graph."""
+def engine_of(
+    model: onnx.ModelProto, flags: tuple[str, ...] = (), shapes: Sequence[Mapping[str, tuple[int, ...]]] = ()
+) -> bytes:
+    """What the double of the builder makes of a graph, with a profile for each of several sets of shapes."""
     network = vendor.Network(0)
     network.model = model
     logger = vendor.ILogger()
     config = vendor.BuilderConfig()
     config.flags = set(flags)
+    for shapes_of_bucket in shapes if len(shapes) > 1 else ():
+        profile = vendor.OptimizationProfile()
+        for name, shape in shapes_of_bucket.items():
+            profile.set_shape(name, shape, shape, shape)
+        config.add_optimization_profile(profile)
     content = vendor.Builder(logger).build_serialized_network(network, config)
     assert content is not None
     return content
@@ -81,12 +91,12 @@ def write_engine_bundle(
     """Write a bundle of the stateless graph, or of a streaming one, with engines or without."""
     record, golden = GRAPHS[name]
     graph = with_engine(record(), built=built, target=target)
-    files = {**graph_files(), **in_place_files()}
+    files = {**graph_files(), **open_files(), **in_place_files()}
     named = {path for item in graph.artifacts for path in (item.file, *item.files)} | {graph.certificate}
     kept = {name: files[name] for name in named} | {graph.golden: npz_from_golden(golden())}
     kept |= {"receipts.json": b"{}\n", "recipe.yaml": f"name: tiny\ntargets: [{{kind: {target}}}]\n".encode()}
     digest = entry_of(kept[graph.certificate]).sha256
-    for item in graph.artifacts:
+    for item in {item.file: item for item in graph.artifacts}.values():
         kept[item.file] = with_contract(kept[item.file], contract_of(name, graph, item, FRONT_END, digest))
     kept[PLAN] = json.dumps({"builder": {"flags": list(flags), "hardware_compatibility": compatibility}}).encode()
     for path, content in kept.items():
@@ -94,7 +104,9 @@ def write_engine_bundle(
         (directory / path).write_bytes(content)
     assert graph.engine is not None
     for source, target in graph.engine.files.items():
-        kept[target] = engine_of(onnx.load(directory / source), flags)
+        sizes = [item.sizes for item in graph.artifacts if item.file == source]
+        shapes = [{tensor.name: static_shape(tensor.shape, each) for tensor in graph.inputs} for each in sizes]
+        kept[target] = engine_of(onnx.load(directory / source), flags, shapes)
         (directory / target).parent.mkdir(exist_ok=True)
         (directory / target).write_bytes(kept[target])
     (directory / "manifest.json").write_bytes(json_from_manifest(manifest_of({name: graph}, kept)))

@@ -105,7 +105,7 @@ def outcome(graph: Lowered, target: Tensorrt) -> str:
         (Path(folder) / FILE).parent.mkdir()
         (Path(folder) / FILE).write_bytes(graphs.serialized(graph.model))
         try:
-            build(Path(folder), Emitted({}, FILE, (), graph))
+            build(Path(folder), [Emitted({}, FILE, (), graph)])
         except Refused as refused:
             return f"refused by {rules}" if rules else f"NO RULE: {refused.message}"
     return f"{rules} refuses what is built" if rules else "taken"

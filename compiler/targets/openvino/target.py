@@ -38,7 +38,6 @@ class Openvino(Target):
     packages: ClassVar[tuple[str, ...]] = (*Target.packages, "openvino")
     pass_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {"pack_states": {"most": None}}
     placement: ClassVar[Placement | None] = CPU
-    opens_rows: ClassVar[bool] = True
 
     precision: str = "float32"
 
@@ -63,6 +62,11 @@ class Openvino(Target):
     def unrounded(self) -> Self:
         """Return the target in float32."""
         return dataclasses.replace(self, precision="float32")
+
+    @property
+    def opens_rows(self) -> bool:
+        """Whether one file may serve all numbers of rows."""
+        return True
 
     def emit(
         self, lowered: Lowered, buckets: Mapping[str, tuple[int, ...]], weights: WeightsFile | None = None

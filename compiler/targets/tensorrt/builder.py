@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 from runtime_lite.errors import EngineAbsent, show
 from runtime_lite.executors.cuda import Device, probe, signal_name
@@ -28,7 +28,13 @@ from runtime_lite.format.atomic_file import replace_file
 REFUSED = 3
 
 BUILDER_NAMES: dict[str, tuple[str, ...]] = {
-    "Builder": ("create_network", "create_builder_config", "build_serialized_network"),
+    "Builder": (
+        "create_network",
+        "create_builder_config",
+        "create_optimization_profile",
+        "build_serialized_network",
+    ),
+    "IOptimizationProfile": ("set_shape",),
     "OnnxParser": ("parse_from_file", "supports_model_v2", "num_errors", "get_error", "set_flag"),
     "IBuilderConfig": (
         "set_flag",
@@ -37,6 +43,7 @@ BUILDER_NAMES: dict[str, tuple[str, ...]] = {
         "create_timing_cache",
         "set_timing_cache",
         "get_timing_cache",
+        "add_optimization_profile",
         "builder_optimization_level",
         "profiling_verbosity",
         "hardware_compatibility_level",
@@ -58,6 +65,10 @@ START_S = 300.0
 
 _ENGINE_NAME = re.compile(r"engines/[A-Za-z0-9_][A-Za-z0-9_.-]*\.plan")
 _GRAPH_NAME = re.compile(r"graphs/[A-Za-z0-9_][A-Za-z0-9_.-]*\.onnx")
+
+
+Profile: TypeAlias = Mapping[str, Sequence[Sequence[int]]]
+"""The smallest, the usual and the largest shape of each input."""
 
 
 class BuildRefused(Exception):
@@ -156,9 +167,12 @@ def build_one(
         parser.set_flag(_named(trt.OnnxParserFlag, name))
     if not parser.parse_from_file(str(graph)):
         raise BuildRefused(f"{graph}: {_parser_errors(parser)}; {_unsupported(trt, graph)}")
-    _check_inputs(network, engine_plan["profiles"], str(graph))
+    profiles: Sequence[Profile] = engine_plan["profiles"]
+    _check_inputs(network, profiles, str(graph))
     config = builder.create_builder_config()
     configure(trt, config, builder_plan)
+    for profile in profiles if len(profiles) > 1 else ():  # an engine of fixed shapes has one by itself
+        _add_profile(builder, config, profile, str(graph))
     if cache is not None:
         _read_timings(config, cache)
     serialized = builder.build_serialized_network(network, config)
@@ -241,13 +255,37 @@ def _unsupported(trt: Any, graph: Path) -> str:
     return f"nodes that it does not take: {[list(nodes) for nodes in parts]}"
 
 
-def _check_inputs(network: Any, profiles: Mapping[str, Sequence[Sequence[int]]], where: str) -> None:
-    """Require that the parsed graph has the inputs of the plan, each with the one shape of its profile."""
+def _check_inputs(network: Any, profiles: Sequence[Profile], where: str) -> None:
+    """Require that the parsed graph has the inputs of the plan, with the sizes that its profiles have in common.
+
+    Sizes in which profiles differ are open, -1 in the parsed graph.
+    """
     inputs = [network.get_input(index) for index in range(network.num_inputs)]
     found = {tensor.name: tuple(int(size) for size in tensor.shape) for tensor in inputs}
-    wanted = {name: tuple(best) for name, (_, best, _) in profiles.items()}
+    wanted = {
+        name: tuple(
+            sizes[0] if len(set(sizes)) == 1 else -1
+            for sizes in zip(*(profile[name][1] for profile in profiles), strict=True)
+        )
+        for name in profiles[0]
+    }
     if found != wanted:
         raise BuildRefused(f"{where}: expected inputs {wanted}, as the build plan says, got {found}")
+
+
+def _add_profile(builder: Any, config: Any, profile: Profile, where: str) -> None:
+    """Give a builder config one more profile.
+
+    Raises:
+        BuildRefused: the builder does not take it.
+    """
+    made = builder.create_optimization_profile()
+    for name, shapes in profile.items():
+        made.set_shape(name, *map(tuple, shapes))
+    if config.add_optimization_profile(made) < 0:
+        raise BuildRefused(
+            f"{where}: expected a profile {dict(profile)} to be taken, got a refusal; rebuild the bundle"
+        )
 
 
 def timing_cache_name(version: str, device: Device) -> str:

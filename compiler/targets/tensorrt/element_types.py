@@ -116,37 +116,19 @@ def _int8(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
 
 
 def _profile(model: ir.Model, limits: DeviceLimits) -> Iterator[Breach]:
-    """Yield breaches of the rule that every symbolic dimension of an input has a matching profile."""
+    """Yield breaches of the rule that every symbolic dimension of an input is the axis that profiles fix."""
     for value in model.graph.inputs:
         node = next((use.node for use in value.uses()), None)
-        name, shape = str(value.name), value.shape
-        profile = limits.profiles.get(name)
+        shape = value.shape
         if shape is None:
             yield Breach("expected an input of known rank, got none", "declare its shape", node, value)
-        elif profile is None and any(not isinstance(dim, int) for dim in shape):
+        elif any(not isinstance(dim, int) and dim.value != limits.open_axis for dim in shape):
             yield Breach(
                 f"expected a profile for every dynamic axis, got {shape} without one",
                 "give the axis buckets or a fixed size",
                 node,
                 value,
             )
-        elif profile is not None and not _fits(shape, profile):
-            yield Breach(
-                f"expected smallest <= best <= largest shapes of {shape}, got {profile}",
-                "correct the profile",
-                node,
-                value,
-            )
-
-
-def _fits(shape: ir.Shape, profile: tuple[tuple[int, ...], ...]) -> bool:
-    if any(len(given) != len(shape) for given in profile):
-        return False
-    smallest, best, largest = profile
-    return all(
-        0 < low <= middle <= high and (not isinstance(dim, int) or low == high == dim)
-        for dim, low, middle, high in zip(shape, smallest, best, largest, strict=True)
-    )
 
 
 TYPE_RULES = (

@@ -44,6 +44,8 @@ class TensorrtRtx(Target):
         opset: the largest version of the standard operators.
         workspace_mb: device memory that kernels may use besides weights and activations.
         optimization_level: from 0, built quickly, to 5, runs fastest.
+        one_engine: one engine for all numbers of rows, with a profile for each, where the graph allows it, so that they
+            share weights: a copy per layout that kernels want. Otherwise an engine per combination of buckets.
     """
 
     name: ClassVar[str] = "tensorrt_rtx"
@@ -57,6 +59,7 @@ class TensorrtRtx(Target):
     opset: int = 24
     workspace_mb: int = 1024
     optimization_level: int = 3
+    one_engine: bool = False
 
     def __post_init__(self) -> None:
         """Check the options.
@@ -75,6 +78,11 @@ class TensorrtRtx(Target):
             )
         require_numbers(self.opset, self.workspace_mb, self.optimization_level)
 
+    @property
+    def opens_rows(self) -> bool:
+        """Whether one file may serve all numbers of rows: where there is one engine for them."""
+        return self.one_engine
+
     def passes(self, sizes: Mapping[str, int]) -> tuple[Pass, ...]:
         """Return every target's passes, surrounded by those that the builder needs."""
         return for_the_builder(super().passes(sizes), sizes)
@@ -83,11 +91,10 @@ class TensorrtRtx(Target):
         """Lint the graphs for the device of the lowest compute capability.
 
         Raises:
-            Refused: a dimension stays symbolic, or TensorRT-RTX would not build a graph as it is.
+            Refused: TensorRT-RTX would not build a graph as it is.
         """
-        super().accept(artifacts)
         major, minor = min(tuple(map(int, each.split("."))) for each in self.compute_capabilities)
-        limits = DeviceLimits((major, minor), self.opset)
+        limits = DeviceLimits((major, minor), self.opset, artifacts[0].batch_axis if self.one_engine else None)
         require_buildable((each.model for each in artifacts), limits, artifacts[0].graph)
         for each in artifacts if trial.TURING in self.compute_capabilities else ():
             _refuse_float_products(each)
@@ -100,7 +107,7 @@ class TensorrtRtx(Target):
         Raises:
             Refused: a dimension stays symbolic, or TensorRT-RTX would not build the graph as it is.
         """
-        built = write_static(self, lowered, buckets, weights=weights)
+        built = write_static(self, lowered, buckets, opens_rows=self.opens_rows, weights=weights)
         file = f"{FOLDER}/{lowered.graph}.build_plan.json"
         plan = {
             "target": self.name,
@@ -108,7 +115,7 @@ class TensorrtRtx(Target):
             "builder": self.builder_plan(),
             "compute_capabilities": list(self.compute_capabilities),
             "versions": {"tensorrt_rtx": trial.VERSION, **built.versions},
-            "engines": [engine_plan(emitted) for emitted in built.artifacts],
+            "engines": [engine_plan(artifacts) for artifacts in built.by_file],
         }
         engine = Engine("not built", self.absent() or "the build has not come to the engine", file, {}, {})
         return dataclasses.replace(built, files={**built.files, file: canonical_json(plan)}, engine=engine)
@@ -153,8 +160,8 @@ class TensorrtRtx(Target):
     def trial_builder(self, out: Path) -> TrialBuilder | None:
         """Return the builder of the engines that ship; None where it is missing."""
 
-        def built(folder: Path, emitted: Emitted) -> TrialEngine:
-            return _built_into(out, folder, self.builder_plan(), engine_plan(emitted), self.compute_capabilities)
+        def built(folder: Path, artifacts: Sequence[Emitted]) -> TrialEngine:
+            return _built_into(out, folder, self.builder_plan(), engine_plan(artifacts), self.compute_capabilities)
 
         return None if trial_part(is_needed=True).cure else built
 

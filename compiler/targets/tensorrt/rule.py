@@ -1,15 +1,12 @@
 """Defines a rule of the TensorRT linter: what it may read, and what it returns."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 import onnx_ir as ir
 
 from compiler.errors import Location
 from compiler.graph.model import source_of
-
-Profile = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
-"""The smallest, the best and the largest shape of one network input."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,12 +16,12 @@ class DeviceLimits:
     Attributes:
         capability: CUDA compute capability of the device, e.g. (7, 5).
         opset: the largest version of the default domain that the parser takes.
-        profiles: by network input; an input with a symbolic dimension needs one.
+        open_axis: axis of rows for which the engine has a profile per bucket; None where every size is a number.
     """
 
     capability: tuple[int, int]
     opset: int
-    profiles: Mapping[str, Profile] = dataclasses.field(default_factory=dict)
+    open_axis: str | None = None
 
     @property
     def device(self) -> str:

@@ -1,9 +1,9 @@
 """TensorRT: a strongly typed ONNX graph per combination of buckets, the plan to build its engine, and the tools for it.
 
 The graph is the precision plan and is what is verified; the engine is built from it on the machine that runs it, during
-the build where that machine is this one, else later by `build.py finish` or by the script in the bundle. Shapes are
-static: one engine per combination of buckets can be shared by any number of execution contexts, where every context of
-an engine with dynamic shapes needs a profile of its own; and it is the graph whose padding was proved.
+the build where that machine is this one, else later by `build.py finish` or by the script in the bundle. It runs at the
+fixed shapes of the buckets, as it is the graph at these sizes whose padding was proved. There is an engine per
+combination of buckets or, with `one_engine`, one with a profile per number of rows.
 """
 
 import dataclasses
@@ -92,6 +92,8 @@ class Tensorrt(Target):
         hardware_compatibility: NONE, for the kind of device that builds the engine; SAME_COMPUTE_CAPABILITY, or
             AMPERE_PLUS from compute capability 8.0 on, for others as well, which costs speed.
         refit: engines whose weights can be exchanged.
+        one_engine: one engine for all numbers of rows, with a profile for each, where the graph allows it, so that they
+            share weights: a copy per layout that kernels want. Otherwise an engine per combination of buckets.
         try_builder: build engines with TensorRT-RTX where it is installed, to see that the graphs are taken and
             computed in the types that they state.
     """
@@ -112,6 +114,7 @@ class Tensorrt(Target):
     exclude_lean_runtime: bool = False
     hardware_compatibility: str = "NONE"
     refit: bool = False
+    one_engine: bool = False
     try_builder: bool = True
 
     def __post_init__(self) -> None:
@@ -136,6 +139,11 @@ class Tensorrt(Target):
         major, minor = self.compute_capability.split(".")
         return int(major), int(minor)
 
+    @property
+    def opens_rows(self) -> bool:
+        """Whether one file may serve all numbers of rows: where there is one engine for them."""
+        return self.one_engine
+
     def passes(self, sizes: Mapping[str, int]) -> tuple[Pass, ...]:
         """Return every target's passes, surrounded by those that the builder needs; masks come first."""
         return for_the_builder(super().passes(sizes), sizes)
@@ -144,10 +152,9 @@ class Tensorrt(Target):
         """Lint the graphs.
 
         Raises:
-            Refused: a dimension stays symbolic, or TensorRT would not build a graph as it is; all reasons at once.
+            Refused: TensorRT would not build a graph as it is; all reasons at once.
         """
-        super().accept(artifacts)
-        limits = DeviceLimits(self._capability, self.opset)
+        limits = DeviceLimits(self._capability, self.opset, artifacts[0].batch_axis if self.one_engine else None)
         require_buildable((each.model for each in artifacts), limits, artifacts[0].graph)
 
     def emit(
@@ -158,7 +165,7 @@ class Tensorrt(Target):
         Raises:
             Refused: a dimension stays symbolic, or TensorRT would not build the graph as it is; all reasons at once.
         """
-        built = write_static(self, lowered, buckets, weights=weights)
+        built = write_static(self, lowered, buckets, opens_rows=self.opens_rows, weights=weights)
         plan_file = f"{FOLDER}/{lowered.graph}.build_plan.json"
         needed = max((needed_version(emitted.lowered.model) for emitted in built.artifacts), key=number_of)
         plan = self._plan(lowered.graph, built, needed)
@@ -196,12 +203,12 @@ class Tensorrt(Target):
         """Return TensorRT-RTX as the trial builder, where it is installed; its engines do not ship."""
         return None if self.trial_absent() else self._tried
 
-    def _tried(self, folder: Path, emitted: Emitted) -> TrialEngine:
+    def _tried(self, folder: Path, artifacts: Sequence[Emitted]) -> TrialEngine:
         """Build a graph file with TensorRT-RTX; flags that need a device or other libraries are left out."""
-        capability, why = trial.stand_in(self.compute_capability, emitted.lowered.model)
+        capability, why = trial.stand_in(self.compute_capability, artifacts[0].lowered.model)
         plan = {**self.builder_plan(), "flags": [], "hardware_compatibility": "NONE"}
         try:
-            return trial.built_trial(folder, plan, engine_plan(emitted), [capability], why)[0]
+            return trial.built_trial(folder, plan, engine_plan(artifacts), [capability], why)[0]
         except Refused as error:
             alone = f"where the limit is one of {trial.NAME} alone, set try_builder: false in the target"
             raise Refused(error.message, cure=f"{error.cure}; {alone}") from None
@@ -259,7 +266,7 @@ class Tensorrt(Target):
             "builder": self.builder_plan(),
             "versions": {"tensorrt": needed, **built.versions},
             "timing_cache_key": ["TensorRT version", "device name", "driver version"],
-            "engines": [engine_plan(emitted) for emitted in built.artifacts],
+            "engines": [engine_plan(artifacts) for artifacts in built.by_file],
         }
 
     def builder_plan(self) -> dict[str, Any]:
@@ -303,6 +310,7 @@ class Tensorrt(Target):
                 "REFIT": "--refit",
             }
             command += [switches[flag] for flag in self._flags()]
+            command += _profile_options(engine["profiles"])
             lines.append(f'trtexec --onnx="$bundle"/{shlex.quote(engine["graph"])} {shlex.join(command)}')
         return "\n".join(lines) + "\n"
 
@@ -323,17 +331,42 @@ def in_real_numbers(bundle: Path) -> Mapping[str, Mapping[str, Content]]:
     return {"real numbers": found} if found else {}
 
 
-def engine_plan(emitted: Emitted) -> dict[str, Any]:
-    """Return the plan of one engine: its graph, the files that it reads, and a profile per input."""
-    shapes = {str(value.name): list(value.shape or ()) for value in emitted.lowered.model.graph.inputs}
-    stem = Path(emitted.file).stem
+def _profile_options(profiles: Sequence[Mapping[str, Sequence[Sequence[int]]]]) -> list[str]:
+    """Return the options of the vendor's tool for several profiles; an engine of fixed shapes needs none."""
+    options = []
+    for number, profile in enumerate(profiles if len(profiles) > 1 else ()):
+        options.append(f"--profile={number}")
+        for position, name in enumerate(("minShapes", "optShapes", "maxShapes")):
+            shapes = (f"{tensor}:{'x'.join(map(str, of[position]))}" for tensor, of in profile.items())
+            options.append(f"--{name}={','.join(shapes)}")
+    return options
+
+
+def engine_plan(artifacts: Sequence[Emitted]) -> dict[str, Any]:
+    """Return the plan of one engine: its graph, the files that it reads, and a profile per bucket.
+
+    Args:
+        artifacts: the artifacts that share one graph file, which differ in their rows.
+    """
+    first = artifacts[0]
     return {
-        "bucket": bucket_name(emitted.sizes),
-        "graph": emitted.file,
-        "reads": list(emitted.files),
-        "engine": f"engines/{stem}.plan",
-        "profiles": {name: [shape, shape, shape] for name, shape in shapes.items()},
+        "buckets": [bucket_name(emitted.sizes) for emitted in artifacts],
+        "graph": first.file,
+        "reads": list(first.files),
+        "engine": f"engines/{Path(first.file).stem}.plan",
+        "profiles": [_profile(emitted) for emitted in artifacts],
     }
+
+
+def _profile(emitted: Emitted) -> dict[str, list[list[int]]]:
+    """Return the smallest, the usual and the largest shape of each input, which are one."""
+    shapes = {
+        str(value.name): [
+            dim if isinstance(dim, int) else emitted.sizes[str(dim)] for dim in graphs.dims_of(value) or ()
+        ]
+        for value in emitted.lowered.model.graph.inputs
+    }
+    return {name: [shape, shape, shape] for name, shape in shapes.items()}
 
 
 def standalone(module: Any) -> bytes:

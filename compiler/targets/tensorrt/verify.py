@@ -68,7 +68,7 @@ class Trial:
         return self.steps
 
     def _engine(self, plan: Mapping[str, Any], engine: Mapping[str, Any], recorded: Mapping[str, Array]) -> None:
-        where = {"graph": plan["graph"], "bucket": engine["bucket"]}
+        where = {"graph": plan["graph"], "bucket": "; ".join(engine["buckets"])}
         built: list[Built] = []
         builder = plan["builder"]
 
@@ -81,18 +81,23 @@ class Trial:
         if not self._step("build", where, build):
             return
         content, host_code = built[0].content, host_code_of(builder["flags"])
-        prefix = f"{engine['bucket']}/"
-        feeds = {key[len(prefix) + 5 :]: a for key, a in recorded.items() if key.startswith(f"{prefix}feed/")}
-        wanted = {key[len(prefix) + 7 :]: a for key, a in recorded.items() if key.startswith(f"{prefix}output/")}
         self._step("build again with the timing cache", where, build)
         self._step("layers", where, lambda: self._layers(content, host_code))
+        for bucket in engine["buckets"]:
+            self._bucket(content, host_code, {**where, "bucket": bucket}, recorded)
+        feeds = _recorded_of(engine["buckets"][0], "feed", recorded)
+        self._step("refit", where, lambda: self._refit(_with_flag(builder, "REFIT"), engine, feeds))
+        compatible = _with_flag(builder, "VERSION_COMPATIBLE")
+        self._step("version_compatible", where, lambda: self._variant(compatible, engine, feeds))
+
+    def _bucket(
+        self, content: bytes, host_code: HostCode, where: Mapping[str, Any], recorded: Mapping[str, Array]
+    ) -> None:
+        feeds, wanted = (_recorded_of(where["bucket"], kind, recorded) for kind in ("feed", "output"))
         self._step("accuracy", where, lambda: self._accuracy(content, host_code, feeds, wanted, recorded))
         self._step("latency", where, lambda: self._latency(content, host_code, feeds))
         self._step("latency with CUDA graphs", where, lambda: self._latency(content, host_code, feeds, captures=True))
         self._step("two contexts", where, lambda: self._two_contexts(content, host_code, feeds))
-        self._step("refit", where, lambda: self._refit(_with_flag(builder, "REFIT"), engine, feeds))
-        compatible = _with_flag(builder, "VERSION_COMPATIBLE")
-        self._step("version_compatible", where, lambda: self._variant(compatible, engine, feeds))
 
     def _step(self, name: str, where: Mapping[str, Any], work: Callable[[], Step]) -> bool:
         """Do one step and record its result, or the error that it raised; return whether it succeeded."""
@@ -128,8 +133,9 @@ class Trial:
     def _opened(self, content: bytes, host_code: HostCode) -> OpenedEngine:
         return open_engine(self.trt, content, host_code, "verify")
 
-    def _open(self, content: bytes, host_code: HostCode) -> StaticEngine:
-        return StaticEngine(self.cuda, self._opened(content, host_code))
+    def _context(self, opened: OpenedEngine, feeds: Mapping[str, Array], *, captures: bool = False) -> StaticEngine:
+        shapes = {name: array.shape for name, array in feeds.items()}
+        return StaticEngine(self.cuda, opened, captures=captures, shapes=shapes)
 
     def _layers(self, content: bytes, host_code: HostCode) -> Step:
         """Return the names of the engine's layers; fused attention has `mha` in its name."""
@@ -146,7 +152,7 @@ class Trial:
         wanted: Mapping[str, Array],
         recorded: Mapping[str, Array],
     ) -> Step:
-        engine = self._open(content, host_code)
+        engine = self._context(self._opened(content, host_code), feeds)
         outputs, _ = engine.run(feeds)
         engine.close()
         limit = float(recorded["tolerance"])
@@ -162,7 +168,7 @@ class Trial:
         if captures and not self.cuda.captures:
             return {"skipped": f"{self.cuda.name} has no CUDA graphs"}
         opened = self._opened(content, host_code)
-        engine = StaticEngine(self.cuda, opened, captures=captures)
+        engine = self._context(opened, feeds, captures=captures)
         device_ms, wall_ms = [], []
         for index in range(WARM_UP_RUNS + RUNS):
             started = time.perf_counter()
@@ -181,7 +187,7 @@ class Trial:
     def _two_contexts(self, content: bytes, host_code: HostCode, feeds: Mapping[str, Array]) -> Step:
         """Run two contexts of one engine at once, each on its own stream, and require the results of one alone."""
         opened = self._opened(content, host_code)
-        contexts = [StaticEngine(self.cuda, opened) for _ in range(2)]
+        contexts = [self._context(opened, feeds) for _ in range(2)]
         alone = contexts[0].run(feeds)[0]
         for _ in range(ROUNDS):
             stagings = [context.upload(feeds) for context in contexts]
@@ -197,7 +203,7 @@ class Trial:
         """Exchange the largest weights for zeros, which must change results, and back, which must restore them."""
         content = build_one(self.trt, self.bundle, builder, engine, self.cache).content
         opened = self._opened(content, host_code_of(builder["flags"]))
-        context = StaticEngine(self.cuda, opened)
+        context = self._context(opened, feeds)
         before = context.run(feeds)[0]
         weights = self._exchange(opened, engine, zeros=True)
         zeroed = context.run(feeds)[0]
@@ -228,10 +234,16 @@ class Trial:
     def _variant(self, builder: Mapping[str, Any], engine: Mapping[str, Any], feeds: Mapping[str, Array]) -> Step:
         """Build, open and run the engine with the given flags; return its size in bytes."""
         content = build_one(self.trt, self.bundle, builder, engine, self.cache).content
-        opened = self._open(content, host_code_of(builder["flags"]))
-        opened.run(feeds)
-        opened.close()
+        context = self._context(self._opened(content, host_code_of(builder["flags"])), feeds)
+        context.run(feeds)
+        context.close()
         return {"bytes": len(content)}
+
+
+def _recorded_of(bucket: str, kind: str, recorded: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the recorded arrays of one kind, `feed` or `output`, of a bucket, by name."""
+    prefix = f"{bucket}/{kind}/"
+    return {key.removeprefix(prefix): array for key, array in recorded.items() if key.startswith(prefix)}
 
 
 def _with_flag(builder: Mapping[str, Any], flag: str) -> dict[str, Any]:

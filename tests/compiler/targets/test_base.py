@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler.errors import InternalError, Refused
+from compiler.errors import InternalError
 from compiler.targets.base import Part, Target, missing
 from compiler.targets.null import Null
 from compiler.targets.onnx_static import OnnxStatic
@@ -31,8 +31,3 @@ def test_the_passes_of_a_bucket_freeze_its_sizes() -> None:
     for made in OnnxStatic().passes({BATCH: 4}):
         frozen = made.apply(frozen).lowered
     assert all(BATCH not in map(str, value.shape or ()) for value in frozen.model.graph.inputs)
-
-
-def test_a_symbol_is_not_accepted() -> None:
-    with pytest.raises(Refused, match="a static target needs numbers"):
-        OnnxStatic().accept([streaming()])

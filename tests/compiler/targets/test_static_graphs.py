@@ -17,7 +17,7 @@ from compiler.passes import make_pass
 from compiler.recipe.gates import Tolerance
 from compiler.targets.base import Built
 from compiler.targets.onnx_static import OnnxStatic
-from compiler.targets.static_graphs import write_static
+from compiler.targets.static_graphs import prepare_static, write_prepared, write_static
 from compiler.targets.weights_file import ALIGNMENT_BYTES, INLINE_BYTES, LARGE_BYTES, SMALL_ALIGNMENT_BYTES
 from tests.kit.contract import content_of, recorded, weights_of
 from tests.kit.graphs import BATCH, copy_of, feeds_of, parse, streaming
@@ -53,6 +53,13 @@ def written(built: Built, folder: Path) -> Path:
 def dims_of(proto: onnx.ModelProto) -> list[onnx.TensorShapeProto.Dimension]:
     infos = [*proto.graph.input, *proto.graph.output, *proto.graph.value_info]
     return [dim for info in infos for dim in info.type.tensor_type.shape.dim]
+
+
+def test_a_symbol_is_refused() -> None:
+    prepared = prepare_static(OnnxStatic(), streaming(), BUCKETS)
+    unfrozen = tuple((sizes, fixed, streaming()) for sizes, fixed, _ in prepared.graphs)
+    with pytest.raises(Refused, match="a static target needs numbers"):
+        write_prepared(OnnxStatic(), dataclasses.replace(prepared, graphs=unfrozen))
 
 
 def test_one_graph_per_bucket_and_one_weights_file() -> None:

@@ -1,5 +1,6 @@
 """Engines of a bundle behind the runtime, on doubles of the vendor's libraries."""
 
+import json
 import subprocess
 import sys
 import types
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime_lite import BundleRefused, EngineAbsent, Runtime, read_bundle
+from runtime_lite import BundleRefused, EngineAbsent, InternalError, Runtime, read_bundle
 from runtime_lite.__main__ import main
 from runtime_lite.executors.cuda import CudaPython
 from runtime_lite.executors.tensorrt import TensorrtExecutor
@@ -17,7 +18,7 @@ from runtime_lite.executors.tensorrt_engine import HostCode
 from runtime_lite.verify import verify_model
 from tests.kit import vendor
 from tests.runtime_lite import engines
-from tests.runtime_lite.bundles import edit_manifest, replace_hashed, write_plain_bundle
+from tests.runtime_lite.bundles import STEP, WIDTH, edit_manifest, replace_hashed, write_plain_bundle
 from tests.runtime_lite.engines import use_doubles, write_engine_bundle
 from tests.runtime_lite.executors.fresh_outputs import run_fresh
 
@@ -131,7 +132,8 @@ def test_an_engine_that_is_refused_leaves_nothing_behind(tmp_path: Path, monkeyp
             with pytest.raises(BundleRefused, match="as the manifest lists it"):
                 model.run(feeds(1))
         assert vendor.MEMORY.blocks == before
-        assert (cuda._cuda.live, cuda._cuda.host) == ([], {})
+        assert (len(cuda._cuda.live), cuda._cuda.host) == (1, {}), "the queue of all work is the executor's"
+    assert cuda._cuda.live == []
 
 
 def test_code_in_engines_is_the_callers_decision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,3 +231,39 @@ def test_a_plan_that_lies_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
     edit_manifest(directory, lambda plain: plain["graphs"]["plain"]["engine"]["built_with"].clear())
     with pytest.raises(BundleRefused, match="what the engine was built with"):
         read_bundle(directory)
+
+
+def test_numbers_of_rows_share_one_engine_with_a_profile_for_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library: Any = use_doubles(monkeypatch)
+    opened = []
+
+    class Counting(library.Runtime):  # type: ignore[misc]
+        def deserialize_cuda_engine(self, content: bytes) -> Any:
+            opened.append(super().deserialize_cuda_engine(content))
+            return opened[-1]
+
+    library.Runtime = Counting
+    before = dict(vendor.MEMORY.blocks)
+    with Runtime() as runtime:
+        comparisons = list(verify_model(runtime.load(write_engine_bundle(tmp_path / "b", name="open"))))
+        assert {comparison.bucket for comparison in comparisons} == {"batch=1", "batch=4"}
+        assert all(comparison.holds for comparison in comparisons)
+    assert len(opened) == 1, "its weights are shared"
+    assert vendor.MEMORY.blocks == before
+
+
+def test_an_engine_without_a_profile_for_a_bucket_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_doubles(monkeypatch)
+    directory = write_engine_bundle(tmp_path / "b", name="open")
+    file = "engines/streaming.batch.plan"
+    plain = json.loads((directory / file).read_bytes())
+    del plain["profiles"][0]
+    replace_hashed(directory, file, json.dumps(plain).encode())
+    before = dict(vendor.MEMORY.blocks)
+    with Runtime() as runtime:
+        model = runtime.load(directory)
+        with pytest.raises(InternalError, match=r"plan: expected a profile for inputs of shapes .*; build the engine"):
+            model.open_stream().push({"x": np.ones((1, STEP, WIDTH), np.float32)})
+    assert vendor.MEMORY.blocks == before

@@ -232,7 +232,7 @@ def test_artifacts_that_share_a_file_differ_in_nothing_else() -> None:
         check(dataclasses.replace(graph, artifacts=(graph.artifacts[0], other)))
 
 
-def test_engines_are_built_from_a_file_per_combination_of_buckets() -> None:
-    graph = shared(shared(plain_graph(), 0, 2), 1, 3)
-    with pytest.raises(BundleRefused, match="one engine per combination of buckets, got one for several numbers of"):
-        check(with_engine(graph, built=True))
+def test_numbers_of_rows_that_share_a_file_share_its_engine() -> None:
+    graph = with_engine(shared(shared(plain_graph(), 0, 2), 1, 3), built=True)
+    check(graph)
+    assert graph.engine is not None and len(graph.engine.files) == 2

@@ -24,21 +24,22 @@ NAMED = 12
 def _check(shipped: Shipped, advance: Advance) -> Checked:
     build = shipped.graph.trial_builder
     assert build is not None
-    artefacts = shipped.graph.built.artifacts
+    files = shipped.graph.built.by_file
     findings: list[Finding] = []
     receipt, words = {}, ""
-    for done, emitted in enumerate(artefacts, start=1):
-        engine = build(shipped.folder, emitted)
-        findings += engine_findings(shipped.name, bucket_name(emitted.sizes), emitted.lowered.model, engine)
-        receipt[bucket_name(emitted.sizes)] = {
+    for done, artefacts in enumerate(files, start=1):
+        engine = build(shipped.folder, artefacts)
+        bucket = "; ".join(bucket_name(emitted.sizes) for emitted in artefacts)
+        findings += engine_findings(shipped.name, bucket, artefacts[0].lowered.model, engine)
+        receipt[bucket] = {
             "builder": engine.builder,
             "device": engine.device,
             "sha256": engine.content_hash,
             "size_bytes": engine.size_bytes,
         }
         words = engine.words
-        advance(done, len(artefacts))
-    return Checked(findings, f"{len(artefacts)} engines {words}", {"engines": receipt})
+        advance(done, len(files))
+    return Checked(findings, f"{len(files)} engines {words}", {"engines": receipt})
 
 
 def engine_findings(graph: str, bucket: str, model: ir.Model, engine: TrialEngine) -> Iterator[Finding]:

@@ -53,10 +53,10 @@ def bundle(tmp_path: Path) -> Path:
     directory = write_engine_bundle(tmp_path / "bundle", built=False)
     engines = [
         {
-            "bucket": bucket_name(item.sizes),
+            "buckets": [bucket_name(item.sizes)],
             "graph": item.file,
             "engine": f"engines/{Path(item.file).stem}.plan",
-            "profiles": {t.name: [static_shape(t.shape, item.sizes)] * 3 for t in plain_graph().inputs},
+            "profiles": [{t.name: [static_shape(t.shape, item.sizes)] * 3 for t in plain_graph().inputs}],
         }
         for item in plain_graph().artifacts
     ]

@@ -37,7 +37,12 @@ PLAN: dict[str, Any] = {
     "parser_flags": ["NATIVE_INSTANCENORM"],
 }
 
-ENGINE = {"graph": "graphs/g.onnx", "engine": "engines/g.plan", "profiles": {"x": [[2, 3]] * 3}, "bucket": "static"}
+ENGINE = {
+    "graph": "graphs/g.onnx",
+    "engine": "engines/g.plan",
+    "profiles": [{"x": [[2, 3]] * 3}],
+    "buckets": ["static"],
+}
 
 
 @pytest.fixture
@@ -181,7 +186,7 @@ def test_a_library_older_than_the_graphs_need_is_refused_before_it_parses(
 @pytest.mark.parametrize("profiles", [{"x": [[1, 3]] * 3}, {}, {"x": [[2, 3]] * 3, "z": [[1]] * 3}])
 def test_a_graph_that_is_not_the_plans_is_refused(profiles: dict[str, Any], trt: Any, tmp_path: Path) -> None:
     with pytest.raises(BuildRefused, match=r"expected inputs .* as the build plan says, got"):
-        build_one(trt, written(tmp_path), PLAN, {**ENGINE, "profiles": profiles}, tmp_path / "cache")
+        build_one(trt, written(tmp_path), PLAN, {**ENGINE, "profiles": [profiles]}, tmp_path / "cache")
 
 
 def test_a_flag_that_the_version_does_not_have_is_refused_by_name(trt: Any, tmp_path: Path) -> None:
@@ -310,3 +315,32 @@ def test_the_script_ends_with_5_without_a_device_and_with_3_when_refused(
     write_plan(tmp_path, "8.6")
     assert main(arguments) == 3
     assert "expected a device of compute capability 8.6" in capsys.readouterr().err
+
+
+OPEN = {**ENGINE, "profiles": [{"x": [[rows, 3]] * 3} for rows in (1, 4)], "buckets": ["batch=1", "batch=4"]}
+
+
+def written_open(folder: Path) -> Path:
+    written(folder)
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 20]> g (float[batch,3] x) => (float[batch,3] y) { y = Relu(x) }'
+    )
+    onnx.save(model, folder / "graphs/g.onnx")
+    return folder
+
+
+def test_an_engine_of_several_numbers_of_rows_has_a_profile_for_each(trt: Any, tmp_path: Path) -> None:
+    content = build_one(trt, written_open(tmp_path), PLAN, OPEN, tmp_path / "cache").content
+    assert json.loads(content)["profiles"] == OPEN["profiles"]
+
+
+def test_a_profile_that_is_not_taken_is_named(trt: Any, tmp_path: Path) -> None:
+    profiles = [{"x": [[rows, 3]] * 3} for rows in (0, 4)]
+    with pytest.raises(BuildRefused, match=r"expected a profile \{'x': .*\} to be taken, got a refusal"):
+        build_one(trt, written_open(tmp_path), PLAN, {**OPEN, "profiles": profiles}, tmp_path / "cache")
+
+
+def test_sizes_in_which_profiles_agree_are_those_of_the_graph(trt: Any, tmp_path: Path) -> None:
+    profiles = [{"x": [[rows, 5]] * 3} for rows in (1, 4)]
+    with pytest.raises(BuildRefused, match=r"expected inputs \{'x': \(-1, 5\)\}, .*got \{'x': \(-1, 3\)\}"):
+        build_one(trt, written_open(tmp_path), PLAN, {**OPEN, "profiles": profiles}, tmp_path / "cache")

@@ -88,7 +88,7 @@ def test_where_a_builder_that_ships_nothing_refuses_there_is_a_way_without_it(
     build = Tensorrt().trial_builder(tmp_path)
     assert build is not None
     with pytest.raises(Refused) as caught:
-        build(tmp_path, emitted().artifacts[0])
+        build(tmp_path, emitted().artifacts[:1])
     assert caught.value.cure == (
         "change the graph; where the limit is one of TensorRT-RTX alone, set try_builder: false in the target"
     )
@@ -109,10 +109,10 @@ def test_the_plan_names_every_flag_and_every_engine() -> None:
     }
     assert plan["engines"] == [
         {
-            "bucket": f"batch={rows}",
+            "buckets": [f"batch={rows}"],
             "engine": f"engines/net.batch{rows}.plan",
             "graph": f"graphs/net.batch{rows}.onnx",
-            "profiles": {"x": [[rows, 4]] * 3},
+            "profiles": [{"x": [[rows, 4]] * 3}],
             "reads": ["graphs/net.weights"],
         }
         for rows in (1, 4)
@@ -324,3 +324,34 @@ def test_the_graph_itself_is_left_alone() -> None:
     before = ir.serde.serialize_model(graph.model).SerializeToString(deterministic=True)
     Tensorrt().emit(graph, {"batch": (1, 4)})
     assert ir.serde.serialize_model(graph.model).SerializeToString(deterministic=True) == before
+
+
+def test_one_engine_has_a_profile_per_number_of_rows() -> None:
+    built = emitted(one_engine=True)
+    assert {artifact.file for artifact in built.artifacts} == {"graphs/net.batch.onnx"}
+    assert plan_of(built)["engines"] == [
+        {
+            "buckets": ["batch=1", "batch=4"],
+            "graph": "graphs/net.batch.onnx",
+            "reads": ["graphs/net.weights"],
+            "engine": "engines/net.batch.plan",
+            "profiles": [{"x": [[1, 4]] * 3}, {"x": [[4, 4]] * 3}],
+        }
+    ]
+    command = bytes(built.files["tensorrt/net.trtexec.txt"]).decode().splitlines()[-1]
+    assert "--profile=0 --minShapes=x:1x4 --optShapes=x:1x4 --maxShapes=x:1x4 --profile=1 --minShapes=x:4x4" in command
+
+
+def test_a_graph_that_reads_its_rows_has_an_engine_per_number_of_rows() -> None:
+    reads = lowered(
+        "s = Shape(h)  f = Cast<to = 10>(s)  g = ReduceMax<keepdims = 0>(f)  p = Mul(h, g)  y = MatMul(p, w)"
+    )
+    built = Tensorrt(one_engine=True).emit(reads, {"batch": (1, 4)})
+    assert len({artifact.file for artifact in built.artifacts}) == 2
+    assert built.refused and "it reads the number of rows" in built.refused[0]
+
+
+def test_the_linter_sees_graphs_with_open_rows() -> None:
+    bits = lowered("i = Cast<to = 6>(h)  b = BitwiseNot(i)  c = Cast<to = 10>(b)  y = MatMul(c, w)")
+    with pytest.raises(Unbuildable, match="BitwiseNot"):
+        Tensorrt(one_engine=True).emit(bits, {"batch": (1, 4)})

@@ -25,7 +25,7 @@ PLAN: dict[str, Any] = {
     "parser_flags": ["NATIVE_INSTANCENORM"],
 }
 
-ENGINE = {"graph": "graphs/g.onnx", "engine": "engines/g.plan", "profiles": {}}
+ENGINE = {"graph": "graphs/g.onnx", "engine": "engines/g.plan", "profiles": [{}]}
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The gate on engines that a builder makes without the device."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -26,8 +27,8 @@ def looked_at(folder: Path, *types: str, layers: tuple[EngineLayer, ...] | None 
         for kind in types
     )
 
-    def build(folder: Path, emitted: Emitted) -> TrialEngine:
-        assert emitted is one
+    def build(folder: Path, artefacts: Sequence[Emitted]) -> TrialEngine:
+        assert list(artefacts) == [one]
         return TrialEngine("Abacus 2.1", "13 rods", "0" * 64, 700, None if layers is None else found)
 
     graph = dataclasses.replace(whole.graph, trial_builder=build)
@@ -78,3 +79,22 @@ def test_layers_that_cannot_be_read_are_said_and_fail_where_nothing_may_stay_ope
     with pytest.raises(GateFailed, match=r"expected layers that can be read, got .*; use the version"):
         require_read(findings)
     require_read(each for each in findings if each is not unread)
+
+
+def test_buckets_that_share_a_file_have_one_engine(tmp_path: Path) -> None:
+    seen: list[Sequence[Emitted]] = []
+    whole = looked_at(tmp_path, "float16")
+    single = whole.graph.trial_builder
+    one = whole.graph.built.artifacts[0]
+    both = (one, dataclasses.replace(one, sizes={"batch": 4}))
+
+    def build(folder: Path, artefacts: Sequence[Emitted]) -> TrialEngine:
+        seen.append(artefacts)
+        assert single is not None
+        return single(folder, artefacts[:1])
+
+    built = dataclasses.replace(whole.graph.built, artifacts=both)
+    graph = dataclasses.replace(whole.graph, trial_builder=build, built=built)
+    checked = ENGINE_LAYERS.check(dataclasses.replace(whole, graphs={"net": graph}), silent)
+    assert [list(artefacts) for artefacts in seen] == [list(both)]
+    assert {finding.subject.partition(", ")[0] for finding in checked.findings} == {"batch=1; batch=4"}
