@@ -17,6 +17,7 @@ from tests.kit.models.project import Project, tiny_project
 from tests.kit.models.tiny_graph import STREAM_RECIPE, STREAM_TEXT
 from tests.runtime_lite.bundles import write_open_bundle
 from tests.runtime_lite.token_bundle import write_token_bundle
+from tests.runtime_lite.voice_bundle import write_voice_bundle
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "benchmarks" / "README.md"
@@ -29,6 +30,9 @@ ON_OPEN = f"--bundle {OPEN} --graph streaming --shortest --lanes 2 --period-ms"
 
 TOKEN_STEP = "token_bundle"
 """Folder of a bundle of a decoder of tokens, written by hand."""
+
+VOICE = "voice_bundle"
+"""Folder of a bundle of a voice, written by hand."""
 
 OF_TINY = "--recipe tiny.yaml --cache cache"
 
@@ -79,6 +83,7 @@ gates: {parity: {net: {max_abs: 1.0e-5, chained_steps: 2}}}
 """
 
 QUICK = (
+    f"benchmarks.voices {VOICE} --input text --text 1,2,3 --prompt 2 --tokens 6 --voices 1 2 --rounds 2",
     f"benchmarks.generation {TOKEN_STEP} --tokens tokens --scores scores --sequences 1 2 --steps 3 --rounds 2",
     "benchmarks.cache_updates --rows 1 --calls 2",
     "benchmarks.ring_steps --slots 8 --rows 1 --layers 1 --width 16 --rounds 2",
@@ -145,6 +150,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("short")
     write_open_bundle(folder / OPEN)
     write_token_bundle(folder / TOKEN_STEP)
+    write_voice_bundle(folder / VOICE)
     yield folder
     for module in [name for name in sys.modules if name.startswith("tiny_")]:
         del sys.modules[module]

@@ -1,0 +1,143 @@
+"""Measures voices that speak at once, beside the same voices one after another: sound per second, and first sounds.
+
+    python -m benchmarks.voices dist/tts_ar --text 5,12,0,3,9,14,22,5,19,20 --input text
+
+All voices say the same text with seeds of their own, which draw other tokens. Both ways have one worker of one thread
+and take turns, round after round; a reader of a thread of its own takes the packets of each voice as they come.
+"""
+
+import argparse
+import statistics
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import command
+from benchmarks.serving.rounds import in_turns, ratios, spread
+from runtime_lite import Model, Runtime, Sampling, VoiceReport
+from runtime_lite.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """Voices that were spoken.
+
+    Attributes:
+        sound_s: length of their sound.
+        elapsed_s: from the first request to the last packet.
+        reports: how each was served.
+    """
+
+    sound_s: float
+    elapsed_s: float
+    reports: Sequence[VoiceReport]
+
+    @property
+    def rate(self) -> float:
+        """Seconds of sound per second."""
+        return self.sound_s / self.elapsed_s
+
+    @property
+    def first_ms(self) -> float:
+        """The median time to a first sound."""
+        return statistics.median(report.first_sound_ms or 0.0 for report in self.reports)
+
+
+def main() -> None:
+    """Print a row for each number of voices."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="folder of a bundle with a voice")
+    parser.add_argument("--input", required=True, help="input of the step that takes the text")
+    parser.add_argument("--text", required=True, type=_numbers, help="its entries, separated by commas")
+    parser.add_argument(
+        "--prompt", type=_numbers, default=(), help="tokens before the first one, if the model needs any"
+    )
+    parser.add_argument("--tokens", type=int, default=150, help="of a voice; it does not end before")
+    parser.add_argument("--voices", type=int, nargs="+", default=(1, 2, 4, 8), metavar="N", help="at once")
+    parser.add_argument("--rounds", type=int, default=7, help="in which both take their turn")
+    options = parser.parse_args()
+    for name, least in (("tokens", options.tokens), ("voices", min(options.voices)), ("rounds", options.rounds)):
+        if least < 1:
+            raise BadInput(f"--{name}: expected numbers from 1 on, got {least}; correct it")
+    table = Table("voices", "one after another, s/s", "at once, s/s", "ratio", "first sound, ms", "gaps over 100 ms")
+    with Runtime(max_streams=2 * max(options.voices)) as runtime:
+        model = runtime.load(options.bundle, warm_up=True)
+        voice = model.bundle.manifest.voice
+        if voice is None:
+            raise BadInput(f"{options.bundle}: expected a bundle with a voice, got one without; see docs/serving.md")
+        feeds = {options.input: np.array([options.text])}
+        if options.prompt:
+            feeds[voice.tokens] = np.array([options.prompt])
+        sampling = Sampling(options.tokens, min_tokens=options.tokens, temperature=1.0)
+        say = Say(model, feeds, sampling)
+        say.at_once(1)
+        for count in options.voices:
+            spoken = in_turns(
+                {"after": partial(say.one_after_another, count), "at once": partial(say.at_once, count)}, options.rounds
+            )
+            rates = {name: [one.rate for one in found] for name, found in spoken.items()}
+            reports = [report for one in spoken["at once"] for report in one.reports]
+            table.add_row(
+                str(count),
+                spread(rates["after"], 1),
+                spread(rates["at once"], 1),
+                spread(ratios(rates["at once"], rates["after"])),
+                spread([one.first_ms for one in spoken["at once"]], 1),
+                f"{sum(bool(report.gaps_over(100)) for report in reports)} of {len(reports)}",
+            )
+    Console(width=120).print(table)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in text.split(","))
+
+
+@dataclass(frozen=True)
+class Say:
+    """A text and how it is spoken.
+
+    Attributes:
+        model: the bundle that speaks.
+        feeds: of the first call.
+        sampling: with the seed of the first voice.
+    """
+
+    model: Model
+    feeds: dict[str, np.ndarray]
+    sampling: Sampling
+
+    def one_after_another(self, count: int) -> Spoken:
+        """Say the text with one voice after the other."""
+        found = [self._spoken([seed]) for seed in range(count)]
+        reports = [report for one in found for report in one.reports]
+        return Spoken(sum(one.sound_s for one in found), sum(one.elapsed_s for one in found), reports)
+
+    def at_once(self, count: int) -> Spoken:
+        """Say the text with all voices at once."""
+        return self._spoken(range(count))
+
+    def _spoken(self, seeds: Sequence[int]) -> Spoken:
+        samples: list[int] = []
+        voices = []
+        begun = time.perf_counter()
+        readers = []
+        for seed in seeds:
+            voice = self.model.say(self.feeds, self.sampling, seed=seed, room=self.sampling.max_tokens)
+            voices.append(voice)
+            readers.append(threading.Thread(target=lambda voice=voice: samples.extend(map(len, voice))))
+            readers[-1].start()
+        for reader in readers:
+            reader.join()
+        elapsed = time.perf_counter() - begun
+        return Spoken(sum(samples) / voices[0].sample_rate_hz, elapsed, [voice.report for voice in voices])
+
+
+if __name__ == "__main__":
+    command.run(main)
