@@ -374,7 +374,9 @@ def test_a_folder_called_tensorrt_is_no_library(tmp_path: Path, monkeypatch: pyt
 def test_a_version_without_a_needed_name_is_refused_by_it(library: Any) -> None:
     assert import_tensorrt() is library
     del library.IExecutionContext
-    with pytest.raises(EngineAbsent, match=r"expected IExecutionContext.set_optimization_profile_async, got version 10.99.0 w"):
+    with pytest.raises(
+        EngineAbsent, match=r"expected IExecutionContext.set_optimization_profile_async, got version 10.99.0 w"
+    ):
         require_names(library, NEEDED_NAMES)
 
 
