@@ -13,10 +13,11 @@ import numpy as np
 import onnx_ir as ir
 import sympy
 
-from compiler.graph.model import array_of, dims_of, dims_read, int_attribute, integers_of
+from compiler.graph.model import array_of, dims_of, dims_read, integers_of
 from compiler.graph.operators.axes import axis_of
 from compiler.graph.operators.reductions import reduction_of
 from compiler.graph.operators.slices import slice_of
+from compiler.graph.sizes.arithmetic import computed, plain
 from compiler.graph.sizes.expressions import Dim, normal_form
 from compiler.graph.sizes.growth import agree, truncated
 from compiler.graph.sizes.held_numbers import can_hold
@@ -149,8 +150,6 @@ def _computed(node: ir.Node, seen: SymbolicValues) -> tuple[Dim, ...] | None:
             view = slice_of(node)
             picked_entries = None if view is None else view.picked(known[0], lambda value: _numbers(value, seen))
             return None if picked_entries is None else tuple(picked_entries)
-        case "Neg":
-            return tuple(-number for number in known[0])
         case "Floor":
             return tuple(normal_form(sympy.floor(number)) for number in known[0])
         case "Ceil":
@@ -160,7 +159,7 @@ def _computed(node: ir.Node, seen: SymbolicValues) -> tuple[Dim, ...] | None:
             if reduction is None or reduction.rank != 1 or not known[0]:
                 return None
             combined = math.prod(known[0]) if node.op_type == "ReduceProd" else sum(known[0])
-            return (_plain(combined),) if reduction.axes else known[0]
+            return (plain(combined),) if reduction.axes else known[0]
     return _arithmetic(node, known)
 
 
@@ -170,7 +169,7 @@ def _converted(node: ir.Node, known: tuple[Dim, ...]) -> tuple[Dim, ...] | None:
     if output is None or not output.is_integer() or all(map(_is_whole, known)):
         return known
     whole = [truncated(*sympy.fraction(sympy.together(number))) for number in known]
-    return None if None in whole else tuple(_plain(number) for number in whole if number is not None)
+    return None if None in whole else tuple(plain(number) for number in whole if number is not None)
 
 
 def _is_whole(number: Dim) -> bool:
@@ -181,46 +180,17 @@ def _arithmetic(node: ir.Node, known: list[tuple[Dim, ...]]) -> tuple[Dim, ...] 
     length = max(len(each) for each in known)
     if any(len(each) not in (1, length) for each in known):
         return None
-    if not all(_is_whole(number) for each in known for number in each):
+    if node.op_type != "Neg" and not all(_is_whole(number) for each in known for number in each):
         return None  # sums and products of fractions are rounded: 49 * (1 / 49) is less than 1
     columns = [each * length if len(each) == 1 else each for each in known]
-    found = [_entry(node, [column[at] for column in columns]) for at in range(length)]
+    found = [computed(node, [column[at] for column in columns]) for at in range(length)]
     return None if any(each is None for each in found) else tuple(each for each in found if each is not None)
-
-
-def _entry(node: ir.Node, operands: list[Dim]) -> Dim | None:
-    first, *others = operands
-    match node.op_type:
-        case "Add" | "Sum":
-            return _plain(sum(others, first))
-        case "Sub":
-            return _plain(first - others[0])
-        case "Mul":
-            return _plain(math.prod(others, start=first))
-        case "Max" | "Min":
-            return _plain((sympy.Max if node.op_type == "Max" else sympy.Min)(*operands))
-        case "Mod" if others[0] != 0 and not int_attribute(node, "fmod", 0):
-            return _plain(sympy.Mod(first, others[0]))
-        case "Mod" if others[0] != 0:
-            whole = truncated(sympy.sympify(first), sympy.sympify(others[0]))
-            return None if whole is None else _plain(first - others[0] * whole)
-        case "Div" if others[0] != 0:
-            value = node.inputs[0]
-            if value is None or value.dtype is None or not value.dtype.is_integer():
-                return _plain(sympy.sympify(first) / others[0])
-            whole = truncated(sympy.sympify(first), sympy.sympify(others[0]))
-            return None if whole is None else _plain(whole)
-    return None
-
-
-def _plain(number: Dim) -> Dim:
-    return int(number) if not isinstance(number, int) and number.is_Integer else number
 
 
 def count_of(start: Dim, limit: Dim, step: int) -> Dim:
     """Return the number of elements of a Range."""
     span = limit - start if step > 0 else start - limit
-    return span if abs(step) == 1 else _plain(-sympy.floor(-sympy.sympify(span) / abs(step)))
+    return span if abs(step) == 1 else plain(-sympy.floor(-sympy.sympify(span) / abs(step)))
 
 
 def at_zero(size: Dim) -> int | None:

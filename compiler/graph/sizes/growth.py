@@ -7,7 +7,7 @@ grows by the same amount in every period. So two sizes that agree up to there an
 import functools
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,29 @@ def function_of(size: Dim, names: Sequence[sympy.Basic]) -> Callable[..., Any]:
     }
     function: Callable[..., Any] = sympy.lambdify(arguments, whole, [named, "math"])
     return function
+
+
+def number(size: Dim, sizes: Mapping[sympy.Basic, int]) -> int:
+    """Return a size as a number.
+
+    Args:
+        size: an expression over axis names, or over other parts of sizes.
+        sizes: the number that each of these is.
+
+    Raises:
+        ValueError: it has other names, or is not an integer.
+    """
+    if isinstance(size, int):
+        return size
+    value = _function(size, tuple(sizes))(*sizes.values())
+    if value != int(value):
+        raise ValueError(f"{size} is {value}")
+    return int(value)
+
+
+@functools.lru_cache(maxsize=4096)
+def _function(size: sympy.Expr, names: tuple[sympy.Basic, ...]) -> Callable[..., Any]:
+    return function_of(size, names)
 
 
 def period_of(size: sympy.Expr) -> int:

@@ -20,6 +20,7 @@ from compiler.graph.operators.pads import pad_of
 from compiler.graph.operators.slices import FAR, AxisSlice, Reader, Slice, slice_of
 from compiler.graph.operators.traits import BROADCASTING
 from compiler.graph.operators.windows import window_of
+from compiler.graph.sizes.arithmetic import computed
 from compiler.graph.sizes.expressions import (
     Dim,
     bounds_of_slice,
@@ -28,7 +29,7 @@ from compiler.graph.sizes.expressions import (
     normal_form,
     remainder_by,
 )
-from compiler.graph.sizes.growth import lengths_for, never_negative, truncated, values_of
+from compiler.graph.sizes.growth import lengths_for, never_negative, values_of
 from compiler.graph.sizes.held_numbers import can_hold
 
 Size = int | ir.SymbolicDim
@@ -246,38 +247,19 @@ def _real(context: library.ShapeInferenceContext, node: ir.Node) -> None:
     node.outputs[0].type = ir.TensorType(ir.DataType.FLOAT)  # the context keeps the type that was there
 
 
-def _arithmetic(function: Callable[..., sympy.Expr | None]) -> Inference:
-    """Return an inference that computes one size from others, which the library does not support."""
-
-    def infer(context: library.ShapeInferenceContext, node: ir.Node) -> None:
-        output = node.outputs[0]
-        if output.dtype is None or not output.dtype.is_integer() or context.get_symbolic_value(output) is not None:
-            return
-        numbers = _single_sizes(context, node)
-        size = None if numbers is None or numbers[1:] == [0] else function(*numbers)
-        if size is not None:
-            context.set_symbolic_value(output, [_dim_of(size)])
-
-    return infer
-
-
-def _extreme(function: Callable[..., sympy.Expr]) -> Inference:
-    """Return an inference of the smaller or larger of two sizes, for which the library invents a new name."""
-
-    def infer(context: library.ShapeInferenceContext, node: ir.Node) -> None:
-        numbers = _single_sizes(context, node)
-        if numbers is not None:
-            context.set_symbolic_value(node.outputs[0], [_dim_of(function(*numbers))])
-
-    return infer
-
-
-def _single_sizes(context: library.ShapeInferenceContext, node: ir.Node) -> list[sympy.Expr] | None:
-    """Return the operands, where each is one known size; else None."""
-    operands = [context.get_symbolic_value(value) for value in node.inputs if value is not None]
-    if any(operand is None or len(operand) != 1 for operand in operands):
-        return None
-    return [_expression(operand[0]) for operand in operands if operand is not None]
+def _computed(context: library.ShapeInferenceContext, node: ir.Node) -> None:
+    """Infer one size that is computed of others, which the library leaves open, or for which it invents a new name."""
+    output, operands = (
+        node.outputs[0],
+        [context.get_symbolic_value(value) for value in node.inputs if value is not None],
+    )
+    entries = [operand[0] for operand in operands if operand is not None and len(operand) == 1]
+    is_number = isinstance((context.get_symbolic_value(output) or (None,))[0], int)
+    if is_number or output.dtype is None or not output.dtype.is_integer() or len(entries) < len(operands):
+        return
+    size = computed(node, [_expression(entry) for entry in entries])
+    if size is not None:
+        context.set_symbolic_value(output, [_dim_of(size)])
 
 
 def _dim_of(size: Dim) -> Size:
@@ -565,36 +547,17 @@ def _expression(size: int | ir.SymbolicDim) -> sympy.Expr:
     return sympy.sympify(size if isinstance(size, int) else expression(str(size.value)))
 
 
-def _remainder(context: library.ShapeInferenceContext, node: ir.Node) -> None:
-    """Infer a remainder, with the sign of the divisor, or with fmod of the dividend, which is equal for sizes only."""
-    fmod = node.attributes.get("fmod")
-    _arithmetic(sympy.Mod if fmod is None or not fmod.value else _remainder_of_dividend)(context, node)
-
-
-def _remainder_of_dividend(top: sympy.Expr, bottom: sympy.Expr) -> sympy.Expr | None:
-    whole = truncated(top, bottom)
-    return None if whole is None else top - bottom * whole
-
-
-def _negative(size: sympy.Expr) -> sympy.Expr:
-    return -size
-
-
-def _same(size: sympy.Expr) -> sympy.Expr:
-    return sympy.Abs(size)
-
-
 EXTENSIONS: dict[str, Inference] = {
-    "Abs": _arithmetic(_same),
+    "Abs": _computed,
     "AveragePool": _pool,
     "ConstantOfShape": _filled,
-    "Div": _arithmetic(truncated),
+    "Div": _computed,
     "LpPool": _pool,
     "MaxPool": _pool,
-    "Max": _extreme(sympy.Max),
-    "Min": _extreme(sympy.Min),
-    "Mod": _remainder,
-    "Neg": _arithmetic(_negative),
+    "Max": _computed,
+    "Min": _computed,
+    "Mod": _computed,
+    "Neg": _computed,
     "Pad": _pad,
     "Range": _count,
     "Reshape": _cancel,

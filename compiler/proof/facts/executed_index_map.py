@@ -4,7 +4,6 @@
 [3 4 5]  ----------------> Reshape ->  [-1 3]  ...
 """
 
-import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
@@ -21,32 +20,13 @@ from compiler.graph.operators.reshapes import target_of
 from compiler.graph.operators.slices import slice_of
 from compiler.graph.operators.traits import PICKING
 from compiler.graph.sizes.expressions import Dim
-from compiler.graph.sizes.growth import function_of
+from compiler.graph.sizes.growth import number
 from compiler.graph.sizes.held_numbers import can_hold
 from compiler.proof.facts.layout import Axis, Frames, Plain, Rows, Side
 
 Array: TypeAlias = np.ndarray
 Sizes: TypeAlias = Mapping[sympy.Basic, int]
 """Values of axis names, or of other parts of sizes."""
-
-
-def number(size: Dim, sizes: Sizes) -> int:
-    """Return a size as a number.
-
-    Raises:
-        ValueError: it is not an integer.
-    """
-    if isinstance(size, int):
-        return size
-    value = _function(size, tuple(sizes))(*sizes.values())
-    if value != int(value):
-        raise ValueError(f"{size} is {value}")
-    return int(value)
-
-
-@functools.lru_cache(maxsize=4096)
-def _function(size: sympy.Expr, names: tuple[sympy.Basic, ...]) -> Callable[..., int | float]:
-    return function_of(size, names)
 
 
 def entry_positions(axes: Mapping[int, Axis], dims: Sequence[Dim], row: int, slots: Sizes, true: Sizes) -> list[Array]:

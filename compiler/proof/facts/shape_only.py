@@ -14,8 +14,8 @@ import sympy
 from compiler.graph.model import array_of, dims_of, dims_read, has_body, is_op
 from compiler.graph.operators.traits import RANDOM
 from compiler.graph.runners.part import Part
-from compiler.graph.sizes.expressions import Dim, normal_form
-from compiler.graph.sizes.growth import function_of
+from compiler.graph.sizes.expressions import Dim
+from compiler.graph.sizes.growth import number
 from compiler.proof.facts.layout import symbols_of
 
 MOST_NODES = 400
@@ -77,7 +77,7 @@ class ShapeOnly:
             ValueError: the graph does not run for these lengths.
         """
         feeds = {
-            str(value.name): np.array([_value(dim, self.names, lengths) for dim in dims], np.int64)
+            str(value.name): np.array([number(dim, lengths) for dim in dims], np.int64)
             for value, dims in self.read.items()
         }
         try:
@@ -91,15 +91,3 @@ def _known(value: ir.Value | None) -> tuple[Dim, ...]:
     if dims is None or any(isinstance(name, sympy.Dummy) for dim in dims for name in symbols_of(dim)):
         raise ValueError("a size is not known")
     return dims
-
-
-def _value(dim: Dim, names: Sequence[sympy.Symbol], lengths: Lengths) -> int:
-    if isinstance(dim, int):
-        return dim
-    missing = symbols_of(dim) - set(lengths)
-    if missing:
-        raise ValueError(f"no value for {missing}")
-    return int(_function(normal_form(dim), tuple(names))(*(lengths.get(name, 0) for name in names)))
-
-
-_function = functools.lru_cache(maxsize=4096)(function_of)

@@ -20,6 +20,7 @@ import sympy
 
 from compiler.graph.model import dims_of, is_op
 from compiler.graph.sizes.expressions import Dim, normal_form, symbol
+from compiler.graph.sizes.growth import number
 from compiler.proof.facts.case import Case
 from compiler.proof.facts.executed_index_map import (
     STEPS,
@@ -27,7 +28,6 @@ from compiler.proof.facts.executed_index_map import (
     Sizes,
     entry_positions,
     label,
-    number,
     pad_value,
     run,
     uniform,

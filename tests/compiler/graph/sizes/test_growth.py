@@ -13,6 +13,7 @@ from compiler.graph.sizes.growth import (
     lengths_for,
     never_falls,
     never_negative,
+    number,
     period_of,
     truncated,
     values_of,
@@ -133,3 +134,12 @@ def test_a_quotient_rounds_towards_zero_on_both_sides_of_zero(top: str, bottom: 
     assert values_of(quotient, TIME, lengths).tolist() == [
         int(int(dividend.subs(TIME, int(length))) / bottom) for length in lengths
     ]
+
+
+def test_a_size_is_a_number_at_lengths() -> None:
+    time, later = symbol("time"), symbol("later")
+    assert number(expression("time//2 + 1"), {time: 5, later: 7}) == 3 and number(4, {}) == 4
+    with pytest.raises(ValueError, match=r"2\.5"):
+        number(time / 2, {time: 5})
+    with pytest.raises(ValueError, match="later is not known"):
+        number(later, {time: 5})

@@ -6,7 +6,7 @@ import pytest
 
 from compiler.graph import model as graphs
 from compiler.graph.runners.session import run_model
-from compiler.proof.facts.executed_index_map import entry_positions, number, pad_value, run, uniform
+from compiler.proof.facts.executed_index_map import entry_positions, pad_value, run, uniform
 from compiler.proof.facts.layout import Axis, Plain, Rows, Segment, Side, joined, suffix
 from tests.kit.graphs import node_named, parse
 
@@ -80,12 +80,6 @@ def test_a_part_of_equal_numbers_holds_that_number_and_a_cast_what_becomes_of_it
         <float v = {2.5}, int64[2] s = {4, 2}, int64[1] zero = {0}, int64[1] one = {1}>
         { made = Expand(v, s) z = Slice(made, zero, one, zero) y = Cast<to = 6>(z) }""")
     assert [uniform(value) for value in model.graph.outputs] == [2.0, 2.5]
-
-
-def test_sizes_have_values() -> None:
-    assert number(TIME // 2 + 1, {TIME: 5}) == 3
-    with pytest.raises(ValueError, match=r"2\.5"):
-        number(TIME / 2, {TIME: 5})
 
 
 @pytest.mark.parametrize(
