@@ -225,6 +225,33 @@ def test_a_full_application_refuses_by_name_and_keeps_the_state_of_a_stream_that
     run(work())
 
 
+def test_a_stream_is_placed_in_a_higher_generation_each_time_that_it_is_tried(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_gateway, "PLACE_S", 0.05)
+
+    async def work() -> None:
+        replicas, gateway, client = started(bundle, SAFE)
+        await client.open()
+        await client.rounds(0, 4)
+        replicas.lose("a")
+        replicas.mute["b"] = asyncio.Event()  # it has their places sent, and does not answer
+        pin = next(pin for pin in gateway._pins.values() if pin.replica == "a")
+        index = [address.stream for address in client.addresses].index(
+            next(stream for stream, known in gateway._pins.items() if known is pin)
+        )
+        for _ in range(2):
+            before = pin.generation
+            with pytest.raises(Overloaded, match="no replica answers"):
+                await client.push(index, 4)
+            assert pin.generation >= before + ray_gateway.PLACES
+        replicas.mute.pop("b").set()
+        monkeypatch.setattr(ray_gateway, "PLACE_S", 60.0)
+        assert_close(await client.push(index, 4), client.truth[index][4])
+
+    run(work())
+
+
 def test_chunks_and_generations_that_are_wrong_are_refused_and_change_nothing(bundle: Path) -> None:
     async def work() -> None:
         _, gateway, client = started(bundle, SAFE)
