@@ -1,1 +1,1 @@
-"""Bundles within servers of others: streams by the callers' names, and a Triton model repository."""
+"""Bundles within servers of others: streams by the callers' names, a Triton model repository, an application of Ray Serve, HTTP."""
