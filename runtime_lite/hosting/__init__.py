@@ -1,1 +1,1 @@
-"""Bundles within servers of others: streams by the callers' names, a Triton model repository, an application of Ray Serve, HTTP."""
+"""Bundles within servers of others: streams by name, a Triton model repository, a Ray application, and HTTP."""
