@@ -36,7 +36,7 @@ class CodecChunks:
         clock: the server's.
 
     Attributes:
-        waiting: number of frames that no chunk has yet.
+        lag: number of frames whose sound the codec still owes behind any chunk but that of `flush`.
     """
 
     def __init__(self, voice: Voice, live: LiveStream, feeds: Mapping[str, Array], seed: int, clock: Clock) -> None:
@@ -54,8 +54,8 @@ class CodecChunks:
         self._noise = None if voice.noise is None else inputs[voice.noise]
         self._random = np.random.default_rng(seed)
         self._frames: deque[tuple[int, Array | None]] = deque()
-        self._lag = graph.flush.get(voice.codes, 0)
-        self._cut = self._lag * voice.samples_per_frame
+        self.lag = graph.flush.get(voice.codes, 0)
+        self._cut = self.lag * voice.samples_per_frame
         self._is_fed = self._is_flushed = False
         self._where = f"{live.runner.name}.say"
         self._feeds = dict(feeds)
@@ -72,7 +72,7 @@ class CodecChunks:
     @property
     def owes(self) -> bool:
         """Whether a chunk of `flush` must follow the frames, as the sound lags."""
-        return bool(self._lag) and self._is_fed and not self._is_flushed
+        return bool(self.lag) and self._is_fed and not self._is_flushed
 
     def noise(self) -> Array | None:
         """Draw the noise of the next frame; frames are drawn in their order, without the server's lock."""

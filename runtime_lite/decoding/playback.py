@@ -81,11 +81,6 @@ class Playback:
         playing = 0 if self._ends is None else max(self._ends - now, 0)
         return playing + self._ns(self.made - self.samples + more)
 
-    @property
-    def is_begun(self) -> bool:
-        """Whether the reader has taken a packet."""
-        return self._ends is not None
-
     def add(self, samples: int, now: int) -> None:
         """Record a packet that was made."""
         self._unread.append((samples, now))

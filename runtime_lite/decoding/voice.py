@@ -23,6 +23,9 @@ from runtime_lite.serving.ticket import ResponseQueue
 LOW = 0.4
 """Part of the lead of a parked voice at which it goes on."""
 
+_NEVER = 1 << 62
+"""A time at which all that was taken has been played."""
+
 
 class Voice(ResponseQueue[Samples]):
     """A text that is being spoken; iterate over it, or await it, for its packets: float arrays of samples.
@@ -185,21 +188,22 @@ class Voice(ResponseQueue[Samples]):
             lead = self._playback.lead_ns(self._clock())
             made = self._playback.made
             wanted = self._sizes.following(lead, voices) if made else self._sizes.first(voices)
-            if self._lead_ns is not None:  # a voice that is parked has that many frames at least when it is due
-                wanted = min(wanted, max(int((1 - LOW) * self._lead_ns) // self._sizes.frame_ns, 1))
+            if self._lead_ns is not None:  # else the codec could wait for steps, which wait until less is ahead
+                wanted = min(wanted, max(int(LOW * self._lead_ns) // self._sizes.frame_ns, 1))
             self._wanted = wanted
         return self._wanted
 
     def waits_for_reader(self, part: Part) -> bool:
-        """Return whether the caller must read a packet before a part runs: a step of a voice that nobody plays, too."""
-        if self.is_full or part.index == SOUND or self._lead_ns is None or self._playback.is_begun:
+        """Return whether the caller must read a packet before a part runs: a step also where unread sound is enough."""
+        if self.is_full or part.index == SOUND or self._lead_ns is None:
             return self.is_full
-        return self._ahead(0) >= self._lead_ns
+        unread = self._ahead(_NEVER)
+        return unread > int(LOW * self._lead_ns) if self._is_parked else unread >= self._lead_ns
 
     @property
     def holds_back(self) -> bool:
         """Whether parts may wait for the caller to read."""
-        return self.is_full or (self._lead_ns is not None and not self._playback.is_begun)
+        return self.is_full or self._lead_ns is not None
 
     def parked_until(self, part: Part, now: int) -> int | None:
         """Return the time at which a voice with sound enough makes its next step; None for now."""
@@ -211,7 +215,8 @@ class Voice(ResponseQueue[Samples]):
 
     def _ahead(self, now: int) -> int:
         """Return the length of the sound that is not played yet, that of tokens which the codec has not decoded too."""
-        return self._playback.lead_ns(now, len(self.tokens) * self._samples_per_frame - self._playback.made)
+        frames = max(len(self.tokens) - self._codec.lag, 0)
+        return self._playback.lead_ns(now, max(frames * self._samples_per_frame - self._playback.made, 0))
 
     def end(self, outcome: Outcome, reason: str, error: BaseException | None) -> None:
         """End the voice. Its streams are closed right behind, without the lock."""

@@ -77,7 +77,7 @@ class LiveRequest(Generic[Answer]):
         parts: the parts that wait, are queued or run; empty once it has ended.
         outputs: for every part a list of the outputs of its feeds.
         missing: number of parts without an answer.
-        wakers: functions to call when it has ended, and when it is full, as its caller must read then.
+        wakers: functions to call when it has ended, and when it has a response and holds back, as its caller must read.
         readers: functions to call when it has ended or has another response.
         worker: the caller's thread, if it waits within the server and executes runs in the meantime; else None.
         told: the record for observers; None without observers.
@@ -155,6 +155,11 @@ class LiveRequest(Generic[Answer]):
     def is_full(self) -> bool:
         """Whether its caller must read a response before the next one is made."""
         return False
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether parts may wait for the caller to read."""
+        return self.is_full
 
     def done(self) -> bool:
         """Return whether the request has ended, with any outcome."""

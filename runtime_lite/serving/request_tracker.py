@@ -174,7 +174,7 @@ class RequestTracker:
         is_last = request.put(index, outputs)
         if request.is_response(index):
             self._wake_soon(request.readers)
-            if request.is_full:
+            if request.holds_back:
                 self._wake_soon(request.wakers)
             if request.told is not None:
                 self._bus.note("responded", request.told, index, now)

@@ -177,11 +177,6 @@ class ResponseQueue(Ticket[list[Item]], Generic[Item]):
         """Whether the caller must read a response before the next one is made."""
         return len(self._ring) >= self._room
 
-    @property
-    def holds_back(self) -> bool:
-        """Whether parts may wait for the caller to read."""
-        return self.is_full
-
     def result(self, timeout: float | None = None) -> list[Item]:
         """Read all unread responses; the timeout applies to each of them."""
         found: list[Item] = []
@@ -217,7 +212,7 @@ class ResponseQueue(Ticket[list[Item]], Generic[Item]):
 
     def _is_for_all(self) -> bool:
         """Whether who reads all responses has something to do."""
-        return self.is_full or self.done()
+        return self.is_full or self.done() or (self.holds_back and bool(self._ring))
 
     def _next(self, timeout: float | None) -> Item | None:
         """Wait for the next response and return it; None after the last."""

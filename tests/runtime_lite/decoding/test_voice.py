@@ -14,6 +14,7 @@ import pytest
 
 from runtime_lite import BadInput, Cancelled, Dropped, InternalError, Model, Runtime, Sampling, Voice
 from runtime_lite.decoding.codec_chunks import SOUND, CodecChunks
+from runtime_lite.decoding.packets import PacketSizes
 from runtime_lite.decoding.sampling import Sampler
 from runtime_lite.executors.executor import Executor, make_executor
 from runtime_lite.format.arrays import Array
@@ -394,6 +395,22 @@ def test_a_voice_with_sound_enough_pauses_until_little_is_left(runtime: Runtime,
     assert time.monotonic() - begun > 0.35
     assert_sounds(packets, voice.tokens, 0)
     assert len(voice.tokens) == 30 and voice.report.lead_ms <= 220
+
+
+@pytest.mark.parametrize("lags", [False, True])
+@pytest.mark.parametrize("lead_ms", [1, 20, 50, 100])
+def test_no_lead_is_so_small_or_odd_that_a_voice_stops(
+    runtime: Runtime, tmp_path: Path, lags: bool, lead_ms: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A packet may want more frames than are made while the voice is parked: it gets those that there are."""
+    monkeypatch.setattr(PacketSizes, "first", lambda self, voices: 25)
+    monkeypatch.setattr(PacketSizes, "following", lambda self, lead, voices: 25)
+    model = runtime.load(write_voice_bundle(tmp_path / "b", lags, ENDLESS), warm_up=True)
+    voice = model.say(text(), lead_ms=lead_ms, room=2)
+    reader = threading.Thread(target=voice.result)
+    reader.start()
+    reader.join(20)
+    assert (voice.outcome, len(voice.tokens)) == ("done", 30)
 
 
 def test_one_that_nobody_begins_to_hear_pauses_too(runtime: Runtime, endless: Path) -> None:
