@@ -27,8 +27,8 @@ LONGEST_FRAMES = 300
 FIRST_CODES = 5
 """Codes of the first sound, 0.1 s."""
 
-PACKET_CODES = 25
-"""Codes of later sounds, 0.5 s."""
+PACKET_CODES = 10
+"""Codes of later sounds, 0.2 s."""
 
 Codes = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float32]

@@ -112,7 +112,7 @@ class Speaker:
             seed: seed of the noise in consonants.
 
         Yields:
-            float32 [codes * 320], 16 kHz: of 5 codes, then of 25, finally of the remaining ones.
+            float32 [codes * 320], 16 kHz: of 5 codes, then of 10, finally of the remaining ones.
         """
         noise = generation.noise(generation.LONGEST_FRAMES, seed)
         done = 0

@@ -84,5 +84,5 @@ def test_codes_are_grouped_as_they_come() -> None:
 
     packets = generation.packets(codes())
     assert (next(packets), len(given)) == ([0, 1, 2, 3, 4], 5)
-    assert [len(packet) for packet in packets] == [25, 2]
+    assert [len(packet) for packet in packets] == [10, 10, 7]
     assert [*generation.packets(iter(()))] == []
