@@ -232,17 +232,10 @@ class _Replay:
 
     def _drawn(self, value: onnx.ValueInfoProto) -> Array:
         shape = [each if isinstance(each, int) else self.sizes.get(each, ROWS) for each in self._dims(value)]
-        kind = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
-        if kind.kind == "b":
-            return self.random.random(shape) < 0.5
-        if kind.kind == "f" and value.name not in self.ranges:
-            return self.random.standard_normal(shape).astype(kind)
-        return _within(self._span(value.name), shape, self.random).astype(kind)
+        return drawn(self.whole, value, shape, self.ranges, self.random)
 
     def _span(self, name: str) -> tuple[int, int]:
-        """Return the smallest and the largest number of an input: declared, or small where it may be an index."""
-        low, high = self.ranges.get(name, (0, (PLACED if _may_be_places(self.whole, name) else MANY) - 1))
-        return low, high
+        return _span(self.whole, name, self.ranges)
 
     def run(self) -> None:
         """Compare one sequence, whole and in calls; then its beginning with another future."""
@@ -308,7 +301,7 @@ class _Replay:
             for name, axis in left.items():
                 expected = _first_row_of(early[2][name], results[name], axis)
                 among = np.concatenate([call[2][name].ravel() for call in calls])
-                if not _agree(expected, got[name], self.rounding, among):
+                if not agree(expected, got[name], self.rounding, among):
                     raise Rejected(
                         f"{name!r} moves with the age of other rows, behind {sum(n for n, *_ in calls[:late])} "
                         f"frames: {_difference(expected, got[name])}"
@@ -360,7 +353,7 @@ class _Replay:
             taken = expected.reshape(split).take(places, axis + 1)
             expected = taken.reshape([*expected.shape[:axis], -1, *expected.shape[axis + 1 :]])
         if expected.shape != part.shape or not (
-            _agree(expected, part, self.rounding, whole) or self._is_rounding(told["value"], expected, part, whole)
+            agree(expected, part, self.rounding, whole) or self._is_rounding(told["value"], expected, part, whole)
         ):
             raise Rejected(
                 f"{told['step']!r} is not the part of {told['value']!r} for places {at} to {at + count - 1}: "
@@ -413,7 +406,7 @@ class _Replay:
                 before, after = (
                     results_of[name].take(range(in_front + frame), axis) for results_of in (answers, other)
                 )
-                if not _agree(before, after, among=answers[name]):
+                if not agree(before, after, among=answers[name]):
                     raise Rejected(f"{name!r} moves with frames behind {frame}: {_difference(before, after)}")
         results = {entry for entry in watched if entry[0] in _outputs(self.whole)}
         ahead = int(self.certificate["look_ahead"])
@@ -423,7 +416,7 @@ class _Replay:
                 before, after = (
                     results_of[name].take(range(in_front + place + 1), axis) for results_of in (answers, other)
                 )
-                if not _agree(before, after, among=answers[name]):
+                if not agree(before, after, among=answers[name]):
                     raise Rejected(
                         f"{name!r} moves at {place} with frames further ahead than {ahead}: "
                         f"{_difference(before, after)}"
@@ -462,7 +455,7 @@ def _rounding(model: onnx.ModelProto) -> float:
     return max([TOLERANCE, *(COARSE[each] for each in kinds & COARSE.keys())])
 
 
-def _agree(expected: Array, got: Array, tolerance: float = TOLERANCE, among: Array | None = None) -> bool:
+def agree(expected: Array, got: Array, tolerance: float = TOLERANCE, among: Array | None = None) -> bool:
     """Return whether two arrays are equal, or equal but for rounding.
 
     Args:
@@ -568,6 +561,36 @@ def _with_rounded_weights(
         else:
             tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
     return copy, names, elsewhere
+
+
+def drawn(
+    model: onnx.ModelProto,
+    value: onnx.ValueInfoProto,
+    shape: Sequence[int],
+    ranges: Mapping[str, tuple[int, int]],
+    random: np.random.Generator,
+) -> Array:
+    """Return random numbers for an input.
+
+    Args:
+        model: the graph that has it.
+        value: the input.
+        shape: of the numbers.
+        ranges: the whole numbers that inputs hold, by name; small ones where none are told, and they may be places.
+        random: draws them.
+    """
+    kind = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+    if kind.kind == "b":
+        return random.random(shape) < 0.5
+    if kind.kind == "f" and value.name not in ranges:
+        return random.standard_normal(shape).astype(kind)
+    return _within(_span(model, value.name, ranges), shape, random).astype(kind)
+
+
+def _span(model: onnx.ModelProto, name: str, ranges: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
+    """Return the smallest and the largest number of an input: declared, or small where it may be an index."""
+    low, high = ranges.get(name, (0, (PLACED if _may_be_places(model, name) else MANY) - 1))
+    return low, high
 
 
 def _within(span: Sequence[int], shape: Sequence[int], random: np.random.Generator) -> Array:

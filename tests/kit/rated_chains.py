@@ -23,6 +23,9 @@ CHAIN_SPOILERS = (
 )  # fmt: skip
 """What reads later entries: each in the place of the chain's last link."""
 
+AHEAD = ("conv_ahead", "spread_ahead", "down_ahead")
+"""Those of them that read a few entries ahead, so that answers may come later."""
+
 WIDTH, MOST_RATE = 4, 24
 
 
@@ -53,7 +56,7 @@ class RatedChains:
         Args:
             x: frames, whose width the first weights have.
             links: some of `LINKS`.
-            spoiler: one of `CHAIN_SPOILERS`, which comes last, or nothing.
+            spoiler: one of `CHAIN_SPOILERS`, which comes last, or nothing; those of `AHEAD` may be links, too.
         """
         y = self.op("Transpose", x, perm=[0, 2, 1])
         for link in links:
@@ -125,14 +128,15 @@ class RatedChains:
         return self._cut(y, 0, behind // 2 - behind) if behind - behind // 2 else y
 
     def _spread_ahead(self, x: ir.Value) -> ir.Value:
-        stride = self._drawn(1, 4)
+        stride = self._drawn(1, max(min(4, MOST_RATE // self.rate), 1))
+        self.rate *= stride
         taps = stride + self._drawn(1, 4)
         front = self._drawn(1, taps - stride)
         weights, behind = self.frames.weights(WIDTH, WIDTH, taps), taps - stride - front
         if self._drawn(0, 1):
             return self.op("ConvTranspose", x, weights, self._bias(), pads=[front, behind], strides=[stride])
         y = self.op("ConvTranspose", x, weights, self._bias(), strides=[stride])
-        return self._cut(y, front, -behind) if behind else self._cut(y, front, 2**62)
+        return self._cut(y, front, -behind) if behind else self._cut(y, front, 2**63 - 1)
 
     def _repeat(self, x: ir.Value) -> ir.Value:
         times = self._drawn(1, max(min(3, MOST_RATE // self.rate), 1))
@@ -170,9 +174,10 @@ class RatedChains:
 
     def _down_ahead(self, x: ir.Value) -> ir.Value:
         stride = (*self._strides(), 1)[0]
+        self.rate //= stride
         taps = stride + self._drawn(1, 3)
-        weights, behind = self.frames.weights(WIDTH, WIDTH, taps), taps - stride
-        return self.op("Conv", x, weights, self._bias(), strides=[stride], pads=[0, behind])
+        weights, behind = self.frames.weights(WIDTH, WIDTH, taps), self._drawn(1, taps - stride)
+        return self.op("Conv", x, weights, self._bias(), strides=[stride], pads=[taps - stride - behind, behind])
 
     def _pool(self, x: ir.Value) -> ir.Value:
         strides = self._strides()

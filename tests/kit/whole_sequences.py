@@ -17,7 +17,7 @@ import onnxruntime
 
 from compiler.graph import model as graphs
 from compiler.proof.facts.lengths import infer_settled
-from tests.kit.rated_chains import CHAIN_SPOILERS, LINKS, RatedChains
+from tests.kit.rated_chains import AHEAD, CHAIN_SPOILERS, LINKS, RatedChains
 from tests.kit.rated_chains import WIDTH as CHAINED
 from tests.kit.single_operators import SINGLES, SingleOperators
 from tests.kit.spelled_masks import FAR_MASK_SPOILERS, NEAR_SPOILERS, SpelledMasks
@@ -211,6 +211,11 @@ class Drawing:
         return TOKENS[self.tokens]
 
     @property
+    def is_late(self) -> bool:
+        """Whether links of the chain read ahead, so that answers come later."""
+        return bool(set(AHEAD) & set(self.chain))
+
+    @property
     def chunk(self) -> int:
         """Frames that may read each other."""
         return self.width if self.mask == CHUNKED else 1
@@ -373,6 +378,16 @@ def drawn_chains(seed: int, *, spoiled: bool) -> Drawing:
     chain = tuple(str(link) for link in random.choice(LINKS, int(random.integers(1, 6))))
     spoiler = CHAIN_SPOILERS[seed // 2 % len(CHAIN_SPOILERS)] if spoiled else ""
     return Drawing(layers=int(random.integers(6) == 0), spoiler=spoiler, seed=seed, chain=chain)
+
+
+def drawn_ahead(seed: int, *, spoiled: bool) -> Drawing:
+    """A random drawing with a chain whose links may read ahead, so that answers come later; spoiled, without end."""
+    random = np.random.default_rng([seed, 9])
+    links = [link for link in LINKS if link != "gru"]  # recurrences begin with the first frame
+    chain = [str(link) for link in random.choice([*links, *AHEAD, *AHEAD], int(random.integers(1, 6)))]
+    chain.insert(int(random.integers(len(chain) + 1)), str(random.choice(AHEAD)))
+    unbounded = [spoiler for spoiler in CHAIN_SPOILERS if spoiler not in AHEAD]
+    return Drawing(layers=0, spoiler=str(random.choice(unbounded)) if spoiled else "", seed=seed, chain=tuple(chain))
 
 
 def drawn_masks(seed: int, *, spoiled: bool) -> Drawing:

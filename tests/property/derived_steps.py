@@ -13,7 +13,8 @@ frame, and spoiled, these know later ones; of the kind `recurrences`, these begi
 spoiled, with such that no stream knows; of the kind `spelled`, a sliding mask is written in one of many ways, and
 spoiled, shows more near by or far behind the longest sequence that is asked about; of the kind `operators`, one of many
 operators computes of every frame alone, and spoiled, along time; of the kind `chains`, layers behind another make more
-entries of every frame and fewer again, and spoiled, the last reads later ones. A graph counts as unsound when steps
+entries of every frame and fewer again, and spoiled, the last reads later ones; of the kind `ahead`, some of these read
+a few entries ahead, so that answers come later, and spoiled, another reads all. A graph counts as unsound when steps
 are derived whose answers differ from the whole graph's, as disputed when the checker refuses what was derived, and as
 broken where anything ends in an error, or not within `--seconds`.
 """
@@ -30,9 +31,11 @@ import numpy as np
 import onnx_ir as ir
 
 from compiler.checker.graph import Rejected
+from compiler.checker.later import check_later
 from compiler.checker.steps import check_steps
 from compiler.errors import Refused
 from compiler.graph import model as graphs
+from compiler.graph.stages import Array
 from compiler.proof.derivation.derive import DerivedSteps, derive
 from compiler.proof.facts.lookup_ranges import lookup_ranges
 from tests.kit.whole_sequences import (
@@ -45,6 +48,7 @@ from tests.kit.whole_sequences import (
     PADDING,
     Drawing,
     drawn,
+    drawn_ahead,
     drawn_at_rates,
     drawn_chains,
     drawn_in_chunks,
@@ -78,6 +82,7 @@ KINDS: Mapping[str, Callable[..., Drawing]] = {
     "spelled": drawn_spelled,
     "operators": drawn_operators,
     "chains": drawn_chains,
+    "ahead": drawn_ahead,
 }
 """What is drawn, by the name on the command line."""
 
@@ -127,6 +132,8 @@ def tried(drawing: Drawing, *, derived_by: Derive = derive, checks: bool = True)
             letters = LETTERS if drawing.text == "fixed" else int(random.integers(1, LETTERS + 1))
             feeds["text"] = random.integers(0, LABELS, (2, letters))
         expected = asked.run(["scores"], feeds)[0]
+        if derived.early is not None:
+            frames, expected = _later(derived, feeds, frames, expected)
         lengths = lengths_of_calls(frames, random, drawing.chunk, most=drawing.longest // 2 if is_endless else frames)
         if first > lengths[0]:
             lengths = [min(first, frames), *[1] * max(frames - first, 0)]
@@ -142,6 +149,8 @@ def tried(drawing: Drawing, *, derived_by: Derive = derive, checks: bool = True)
         protos = [ir.serde.serialize_model(each) for each in (whole, derived.model)]
         try:
             check_steps(protos[0], protos[1], derived.certificate, seeds=1)
+            if derived.early is not None:
+                check_later(ir.serde.serialize_model(derived.early), protos[0], derived.certificate)
         except Rejected as rejected:
             return Trial("disputed", str(rejected))
     return Trial("accepted")
@@ -156,7 +165,20 @@ def steps_of(drawing: Drawing, whole: ir.Model, derived_by: Derive = derive) -> 
     declared = {} if drawing.declared is None else {"tokens": drawing.declared}
     ranges = lookup_ranges(whole, declared, graphs.inputs_named(whole), LARGEST)
     longest, chunk, forget = drawing.longest, drawing.chunk, drawing.forgets
-    return derived_by(whole, "time", "past", longest, LARGEST, chunk, forget=forget, ranges=ranges)
+    later = drawing.is_late
+    return derived_by(whole, "time", "past", longest, LARGEST, chunk, forget=forget, later=later, ranges=ranges)
+
+
+def _later(derived: DerivedSteps, feeds: dict[str, Array], frames: int, expected: Array) -> tuple[int, Array]:
+    """Feed as many frames behind the end as answers come late; return all frames, and zeros in front of the answers."""
+    delay = int(derived.certificate["delay"])
+    rows, rate = expected.shape[0], expected.shape[1] // frames
+    feeds["tokens"] = np.concatenate([feeds["tokens"], np.full((rows, delay), 1)], axis=1)
+    feeds[derived.certificate["marks"]] = np.repeat(np.array([[1, 0]], np.float32), [frames, delay], axis=1).repeat(
+        rows, axis=0
+    )
+    zeros = np.zeros((rows, delay * rate, expected.shape[2]), expected.dtype)
+    return frames + delay, np.concatenate([zeros, expected], axis=1)
 
 
 def _give_up(*_: object) -> None:

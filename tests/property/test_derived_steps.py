@@ -19,6 +19,7 @@ from compiler.proof.derivation import (
     emission,
     first_states,
     judging,
+    lateness,
     masks,
     placed,
     placing,
@@ -44,6 +45,7 @@ from tests.kit.whole_sequences import (
     TEXT_SPOILERS,
     Drawing,
     drawn,
+    drawn_ahead,
     drawn_at_rates,
     drawn_in_chunks,
     drawn_masks,
@@ -99,6 +101,12 @@ def test_layers_of_several_entries_per_frame_have_steps(link: str) -> None:
 def test_layers_that_read_later_entries_are_refused(spoiler: str) -> None:
     found = tried(Drawing(layers=0, chain=("spread", "moved"), spoiler=spoiler, seed=1))
     assert found.verdict == "refused", found
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_layers_that_read_ahead_answer_later_or_are_refused(seed: int) -> None:
+    found = tried(drawn_ahead(seed, spoiled=seed % 2 == 1))
+    assert found.verdict == "accepted" if seed % 2 == 0 else found.verdict == "refused", found
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -359,6 +367,14 @@ WEAKNESSES: dict[str, tuple[contextlib.AbstractContextManager[Any], Drawing]] = 
     "entries are repeated however they are resized": (
         mock.patch.object(reading, "_repeated", lambda node, axis, rate: Read(rate=rate, is_resized=True)),
         Drawing(layers=0, chain=("conv",), spoiler="linear"),
+    ),
+    "what is not there is not masked": (
+        mock.patch.object(lateness._Writer, "_masked", lambda self, insert, value, late: value),
+        Drawing(layers=0, chain=("conv_ahead", "conv_ahead")),
+    ),
+    "late entries meet others": (
+        mock.patch.object(lateness._Writer, "_moved", lambda self, insert, value, count: value),
+        Drawing(layers=0, chain=("spread", "conv_ahead", "down")),
     ),
     "zeros behind what is cut off are taken for frames": (
         mock.patch.object(delays, "_seen_through", lambda delay, has_all=False: RIGHT_SEEN(delay)),

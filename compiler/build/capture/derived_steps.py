@@ -14,6 +14,7 @@ import onnx_ir as ir
 from compiler.build.capture.fed_numbers import ranges_of_lookups
 from compiler.build.capture.initial_graph import padded_axes_of
 from compiler.checker.graph import Rejected
+from compiler.checker.later import check_later
 from compiler.checker.steps import check_steps
 from compiler.errors import GateFailed, Location, Refused, SlipwayError
 from compiler.graph import model as graphs
@@ -90,6 +91,9 @@ def derived_model(model: ir.Model, graph: str, spec: Graph) -> DerivedModel:
     try:
         weights = {**whole.weights, **step_graph.weights}
         replayed = check_steps(whole.proto, step_graph.proto, derived.certificate, weights=weights)
+        if derived.early is not None:
+            early = split(derived.early)
+            replayed += check_later(early.proto, whole.proto, derived.certificate, {**weights, **early.weights})
     except Rejected as rejected:
         raise GateFailed(
             f"expected a certificate that holds, got: {rejected}",

@@ -109,7 +109,8 @@ def _written(model: ir.Model, node: ir.Node, frames: sympy.Symbol) -> Iterator[i
     try:
         if node.op_type in MOVED:
             yield from (_as_pad(insert, node, axis, delay, frames) for axis, delay in _ending_in(node, frames))
-            yield from (_trimmed(insert, node, axis) for axis in range(2, len(dims(node.outputs[0]))))
+            sizes = dims(node.outputs[0])
+            yield from (_trimmed(insert, node, axis) for axis, size in enumerate(sizes) if _is_of(size, frames))
         elif graphs.is_op(node, "CumSum"):
             yield _inclusive(insert, node, frames)
         elif graphs.is_op(node, "Conv") and node.inputs[0] is not None:
@@ -281,8 +282,14 @@ def _as_pad(insert: graphs.Inserter, node: ir.Node, axis: int, delay: _Delay, fr
 def _trimmed(insert: graphs.Inserter, node: ir.Node, axis: int) -> ir.Value | None:
     """Return a ConvTranspose that cuts off itself what a node cuts off in front of its result, and behind."""
     operand, pads = node.inputs[0], pads_of(node) if graphs.is_op(node, "Pad") else None
-    maker = None if operand is None else operand.producer()
-    if operand is None or maker is None or not graphs.is_op(maker, "ConvTranspose") or graphs.is_op(node, "Concat"):
+    if operand is None or graphs.is_op(node, "Concat"):
+        return None
+    delay: _Delay | None = _Delay(operand, axis)
+    while delay is not None and (maker := delay.value.producer()) is not None:
+        if graphs.is_op(maker, "ConvTranspose"):
+            break
+        delay = _by_frame(maker, delay)
+    else:
         return None
     gone = _difference(dims(operand)[axis], dims(node.outputs[0])[axis])
     if pads is not None:
@@ -294,7 +301,8 @@ def _trimmed(insert: graphs.Inserter, node: ir.Node, axis: int) -> ir.Value | No
         front = start if isinstance(start, int) else 0
     if gone is None or not 0 < front <= gone:
         return None
-    return _with_pads(insert, maker, axis, maker.inputs[0], -front, front - gone)
+    shorter = _with_pads(insert, maker, delay.axis, maker.inputs[0], -front, front - gone)
+    return None if shorter is None else _rebuilt(insert, delay, shorter)
 
 
 def _inclusive(insert: graphs.Inserter, node: ir.Node, frames: sympy.Symbol) -> ir.Value | None:
@@ -349,8 +357,8 @@ def _with_pads(
     A ConvTranspose cuts its pads off: one with fewer entries behind has a larger pad there.
     """
     window = window_of(node, len(dims(node.outputs[0])))
-    if window is None or window.pads is None or "output_shape" in node.attributes:
-        return None
+    if window is None or window.pads is None or "output_shape" in node.attributes or axis < 2:
+        return None  # rows and channels have no pads
     pads, sign = list(window.pads), -1 if graphs.is_op(node, "ConvTranspose") else 1
     pads[axis - 2] = (pads[axis - 2][0] + sign * front, pads[axis - 2][1] + sign * behind)
     if min(pads[axis - 2]) < 0:

@@ -17,6 +17,7 @@ from compiler.proof.derivation.delays import write_delays
 from compiler.proof.derivation.dependence import chunk_of, reach_of
 from compiler.proof.derivation.emission import Emission
 from compiler.proof.derivation.judging import CURE, Judging, offenders
+from compiler.proof.derivation.lateness import NotLate, write_late
 from compiler.proof.derivation.row_positions import NotByRow
 from compiler.proof.derivation.shifted_scores import (
     in_terms_of_movements,
@@ -38,11 +39,14 @@ class DerivedSteps:
         model: the graph; its time axis counts the frames of a call.
         cached: the carried values, by the value of the whole graph.
         certificate: its claims, for the checker.
+        early: where answers come later, the graph of which they are the answers; the graph that was given answers as
+            the steps do then, and has their new input.
     """
 
     model: ir.Model
     cached: tuple[CachedValue, ...]
     certificate: dict[str, Any]
+    early: ir.Model | None = None
 
 
 def derive(
@@ -54,6 +58,7 @@ def derive(
     chunk: int = 1,
     *,
     forget: bool = False,
+    later: bool = False,
     ranges: Ranges | None = None,
 ) -> DerivedSteps:
     """Derive the graph of one call from a graph over whole sequences.
@@ -67,12 +72,17 @@ def derive(
         chunk: frames that may read each other: every call begins at a multiple of it, and a shorter one is the
             last of its stream.
         forget: whether to drop frames that no later call reads, under sliding masks.
+        later: whether answers come as many frames later as they read ahead.
         ranges: the whole numbers that inputs hold; None takes those at which tables have entries.
 
     Raises:
         Refused: attention is not causal, something depends on the length of the sequence, or has no rule.
     """
     write_delays(model, graphs.symbol(time))
+    early, marks_of_frames, delay = None, "", 0
+    if later:
+        early = graphs.clone(model)
+        marks_of_frames, delay = _write_later(model, time, longest, most, chunk)
     _require_lengths(model, time, longest, most or {})
     if ranges is None:
         ranges = lookup_ranges(model, {}, graphs.inputs_named(model), most or {})
@@ -93,11 +103,33 @@ def derive(
     require_not_carried((cached_value.value for cached_value in emission.caches.cached), lookups)
     graphs.prune(emission.model)
     certificate = {**_certificate(judging, emission, time, past, longest), "ranges": told_ranges(ranges)}
-    certificate["why_it_ends"] = why_it_ends
+    certificate |= {"why_it_ends": why_it_ends, "delay": delay, "marks": marks_of_frames}
     certificate["assumes"] += assumed_ranges(ranges)
     certificate["values"] = in_terms_of_movements(certificate["values"], lookups, unmasked)
     restore(model, lookups)
-    return DerivedSteps(emission.model, tuple(emission.caches.cached), certificate)
+    return DerivedSteps(emission.model, tuple(emission.caches.cached), certificate, early)
+
+
+def _write_later(
+    model: ir.Model, time: str, longest: int, most: Mapping[str, int] | None, chunk: int
+) -> tuple[str, int]:
+    """Write a graph whose frames read later ones as one that answers later.
+
+    Returns:
+        The name of its new input, and by how many frames.
+
+    Raises:
+        Refused: no rule says how.
+    """
+    marks = graphs.fresh_name(model.graph, "marks")
+    try:
+        frames = write_late(model, Judging(model, time, longest, most, chunk), marks)
+    except NotLate as never:
+        message = f"no steps can be derived that answer later: {never}"
+        raise Refused(message, cure=CURE, place=Location(axis=time)) from None
+    graphs.prune(model)
+    graphs.infer_shapes(model)
+    return marks, frames
 
 
 def _emitted(judging: Judging, past: str, marks: ir.Value | None, *, is_looked_up: bool) -> tuple[Emission, str]:

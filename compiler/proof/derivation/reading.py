@@ -169,7 +169,9 @@ def _repeated(node: ir.Node, axis: int, rate: int) -> Read:
 
 def _moved_back(node: ir.Node, axis: int, rate: int) -> Read:
     """Return what a Pad reads that delays frames, see `compiler.proof.derivation.delays`; others delay none."""
-    pads, count = pads_of(node), 0
+    pad, pads, count = pad_of(node, graphs.integers_of), pads_of(node), 0
+    if pad is not None and pad.mode != "constant" and pad.added.get(axis, (0, 0)) != (0, 0):
+        raise NotMapped(f"Pad by {pad.mode!r} reads what lies behind the edge of the sequence that it fills")
     if pads is not None and pad_value(node) == 0:
         count, behind = pads.pop(axis, (0, 0))
         count = 0 if count != -behind or any(each != (0, 0) for each in pads.values()) else max(count, 0)

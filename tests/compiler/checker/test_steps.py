@@ -11,7 +11,7 @@ import pytest
 from onnx import numpy_helper
 
 from compiler.checker.graph import Rejected, Unanswered
-from compiler.checker.steps import _agree, check_steps
+from compiler.checker.steps import agree, check_steps
 from compiler.graph import model as graphs
 from compiler.proof.derivation.derive import derive
 from tests.kit.graphs import parse
@@ -96,7 +96,7 @@ TAMPERED: dict[str, Callable[[Told], Any]] = {
 )
 def test_a_part_that_cancels_is_held_to_the_rounding_of_its_value(largest: float, error: float, agrees: bool) -> None:
     part = np.array([2e-4, -1e-4])
-    assert _agree(part, part + error, among=np.array([largest, *part])) is agrees
+    assert agree(part, part + error, among=np.array([largest, *part])) is agrees
 
 
 @pytest.mark.parametrize("change", TAMPERED)

@@ -81,6 +81,10 @@ SPREAD = {
     "cut off in front and behind": ("y = Slice(b, one, last, two)", 1),
     "cropped by a Pad": ("y = Pad(b, cropped)", 1),
     "activated and cut off behind": ("c = Relu(b) y = Slice(c, zero, last_two, two)", 0),
+    "turned and cut off in front": (
+        "c = Transpose<perm = [0, 2, 1]>(b) d = Slice(c, one, last, one) y = Transpose<perm = [0, 2, 1]>(d)",
+        1,
+    ),
 }
 
 
@@ -99,6 +103,20 @@ def test_a_transposed_convolution_cuts_off_itself(name: str) -> None:
     np.testing.assert_allclose(session(model).run(["y"], {"x": x})[0], expected, rtol=1e-6)
     (node,) = [each for each in model.graph if each.op_type == "ConvTranspose"]
     assert node.attributes["pads"].as_ints() == (front, 2 - front)
+
+
+@pytest.mark.parametrize("axis", ["channels", "rows"])
+def test_a_convolution_cuts_off_no_channels_and_no_rows(axis: str) -> None:
+    shape, cut = {"channels": ("batch, 4, time", 1), "rows": ("time, 4, 6", 0)}[axis]
+    model = parse(f"""(float[{shape}] x) => (float[a, b, c] y)
+        <int64[1] one = {{1}}, int64[1] end = {{9223372036854775807}}, int64[1] axis = {{{cut}}},
+         float[4, 2, 2] w = {{1, 2, 3, 4, 5, 6, 7, 8, -1, 2, -3, 4, -5, 6, -7, 8}}>
+        {{ b = ConvTranspose<strides = [2]>(x, w) y = Slice(b, one, end, axis) }}""")
+    graphs.infer_shapes(model)
+    x = np.random.default_rng(0).standard_normal((5, 4, 6)).astype(np.float32)
+    expected = session(model).run(["y"], {"x": x})[0]
+    write_delays(model, graphs.symbol("time"))
+    np.testing.assert_array_equal(session(model).run(["y"], {"x": x})[0], expected)
 
 
 def test_a_sum_without_its_own_entry_is_one_with_it_moved_back() -> None:
