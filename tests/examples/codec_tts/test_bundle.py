@@ -48,3 +48,16 @@ def test_the_longest_sentence_fits(speaker: say.Speaker, tmp_path: Path) -> None
     spoken = speaker.speak(letters, prompt.read(prompt.of_voice("m1")), lambda scores: 7)
     assert len(spoken.codes) == generation.LONGEST_FRAMES
     assert len(spoken.samples) == generation.LONGEST_FRAMES * generation.CODE_SAMPLES
+
+
+def test_a_voice_of_the_runtime_says_it_too(speaker: say.Speaker) -> None:
+    """As one request: the codes of the loop of the example, and their sound."""
+    letters = sentences.encode("turn left and report speed")
+    heard = prompt.read(prompt.of_voice("f2"))
+    codes = speaker.encode_prompt(heard)
+    wanted = list(speaker.codes(letters, codes, generation.picking(None, 1)))
+    voice = speaker.model.say({"text": np.array([letters]), "codes": codes[None]}, seed=3)
+    packets = voice.result()
+    assert (voice.tokens, voice.ended_by, voice.sample_rate_hz) == (wanted, "stop", prompt.SAMPLE_RATE_HZ)
+    expected = np.concatenate(list(speaker.sound(iter(wanted), seed=3)))
+    np.testing.assert_allclose(np.concatenate(packets), expected, atol=1e-2)
