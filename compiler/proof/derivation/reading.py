@@ -146,7 +146,7 @@ def _spread(node: ir.Node, axis: int, rate: int, window: Window, reach: int) -> 
         raise NotMapped("ConvTranspose cuts off as many entries as its sizes say")
     _require_entries(node, axis, sympy.Rational(stride))
     front = window.pads[axis - 2][0]
-    return Read(max((reach - front) // stride, 0), (stride - 1 + front) // stride, rate, stride > 1)
+    return Read(max((reach - front) // stride, 0), (stride - 1 + front) // stride, rate, is_resized=True)
 
 
 def _repeated(node: ir.Node, axis: int, rate: int) -> Read:

@@ -70,6 +70,7 @@ def test_reach_is_told_exactly(name: str) -> None:
 
 SPREAD: dict[str, tuple[int, dict[str, Any], Read]] = {
     "no overlap": (4, {"strides": [4]}, Read(0, 0, 1, True)),
+    "one tap": (1, {}, Read(0, 0, 1, True)),
     "overlap in front": (8, {"strides": [4], "pads": [0, 4]}, Read(1, 0, 1, True)),
     "overlap on both sides": (8, {"strides": [4], "pads": [2, 2]}, Read(1, 1, 1, True)),
     "apart": (4, {"strides": [2], "dilations": [2], "pads": [0, 5]}, Read(3, 0, 1, True)),
@@ -205,4 +206,5 @@ def test_strides_make_another_number_of_frames() -> None:
 
 
 def test_one_tap_is_computed_frame_by_frame() -> None:
+    assert derive(graph("ConvTranspose", 1), "time", "past", 8).cached == ()
     assert derive(graph("Conv", 1), "time", "past", 8).cached == ()
