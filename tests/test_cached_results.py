@@ -20,6 +20,7 @@ from compiler.recipe.record import Recipe
 from tests.kit.models.project import TIMES, Ended, Project, digest_of
 from tests.kit.models.shared import shared_project
 from tests.kit.models.tiny_graph import write_one_row_stream, write_stream
+from tests.kit.models.tiny_voice import write_tiny_voice
 from tests.kit.models.tiny_wired import write_wired
 from tests.kit.quantization import one_product
 
@@ -295,6 +296,8 @@ WIRE = {"from_graph": "net", "output": "logits", "to_graph": "net", "input": "fe
 SHARED = {"groups": 2, "answers": "classes", "limit": 1.0}
 """Of a graph with states it is refused, by a cold build and by a warm one; what is trained has tests of its own."""
 
+LIMIT = {"input": "tokens", "per_entry": 1.0, "more": 8}
+
 Change = tuple[str, Callable[[Any], None]]
 
 CHANGES: dict[str, list[Change]] = {
@@ -318,6 +321,41 @@ CHANGES: dict[str, list[Change]] = {
     "Graph.latency": [("stream", at(*NET, "latency", value={"of": "asr", "name": "fast"}))],
     "Latency.of": [("stream", at(*NET, "latency", value={"of": "spotter", "name": "fast"}))],
     "Latency.name": [("stream", at(*NET, "latency", value={"of": "asr", "name": "exact"}))],
+    "Recipe.voice": [("voice", at("voice"))],
+    **{
+        f"Voice.{key}": [("voice", at("voice", key, value=value))]
+        for key, value in {
+            "step": "codec",
+            "tokens": "heard",
+            "scores": "next_heard",
+            "start": 1,
+            "codec": "step",
+            "codes": "before",
+            "noise": "before",
+            "sound": "after",
+            "samples_per_frame": 2,
+            "sample_rate_hz": 16000,
+            "frames": LIMIT,
+            "sampling": {"max_tokens": 8},
+        }.items()
+    },
+    **{
+        f"FrameLimit.{key}": [("voice", at("voice", "frames", value={**LIMIT, key: value}))]
+        for key, value in {"input": "heard", "per_entry": 2.0, "more": 9}.items()
+    },
+    **{
+        f"Sampling.{key}": [("voice", at("voice", "sampling", key, value=value))]
+        for key, value in {
+            "max_tokens": 11,
+            "stop": [4],
+            "min_tokens": 2,
+            "temperature": 0.5,
+            "top_k": 3,
+            "top_p": 0.5,
+            "repetition_penalty": 1.5,
+            "penalty_window": 8,
+        }.items()
+    },
     "DeriveSteps.along": [("stream", at(*NET, "derive_steps", value={"along": "cache", "window": 8}))],
     "DeriveSteps.chunk": [("stream", at(*NET, "derive_steps", value={"along": "time", "window": 8, "chunk": 4}))],
     "DeriveSteps.forget": [("stream", at(*NET, "derive_steps", value={"along": "time", "window": 8, "forget": True}))],
@@ -499,6 +537,8 @@ def bases(project: Project) -> dict[str, Any]:
     masked["gates"] = {"parity": {"net": {"max_abs": 1.0e-5, "chained_steps": 2}}}
     found = {"stream": stream, "rounded": rounded, "drifting": drifting, "masked": masked}
     found["wired"] = write_wired(folder)
+    write_tiny_voice(folder)
+    found["voice"] = yaml.safe_load((folder / "voice.yaml").read_text())
     return found | {"one_row": yaml.safe_load((folder / "one_row.yaml").read_text())}
 
 
@@ -520,7 +560,7 @@ def result(project: Project, *, cached: bool) -> tuple[int, str, dict[str, str]]
     return ended.code, ended.message, files
 
 
-@pytest.mark.parametrize("base", ["stream", "rounded", "drifting", "masked", "one_row", "scale", "wired"])
+@pytest.mark.parametrize("base", ["stream", "rounded", "drifting", "masked", "one_row", "scale", "wired", "voice"])
 @pytest.mark.slow
 def test_every_field_changed_alone_gives_what_a_cold_build_gives(base: str, shared: Project, tmp_path: Path) -> None:
     project = shared.copy_to(tmp_path / "project")
