@@ -20,8 +20,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import onnx_ir as ir
+
 from compiler.base.interruption import shielded
-from compiler.errors import InternalError, Refused, ToolchainAbsent
+from compiler.errors import InternalError, Location, Refused, ToolchainAbsent
+from compiler.graph import model as graphs
 from runtime_lite.errors import FRONT_DOOR
 
 TAIL_BYTES = 4096
@@ -174,3 +177,45 @@ def build_plans(bundle: Path, folder: str) -> dict[str, dict[str, Any]]:
     """
     files = sorted((bundle / folder).glob("*.build_plan.json"))
     return {f"{folder}/{file.name}": json.loads(file.read_text(encoding="utf-8")) for file in files}
+
+
+def answer_of(file: Path, worker: Path) -> dict[str, Any]:
+    """Return what a vendor's script has written of its task.
+
+    Raises:
+        Refused: it is not JSON.
+    """
+    try:
+        told: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise Refused(
+            f"expected an answer in JSON of {worker.name}, got {error}", cure="install the toolchain again"
+        ) from None
+    return told
+
+
+def refusal_of(told: Mapping[str, Any], bundle: Path, device: str, place: Location, otherwise: str) -> Refused:
+    """Return the refusal of a graph file that a vendor's compiler does not take as a whole.
+
+    Args:
+        told: entry of `refused` in the script's answer: `graph`, the file; `nodes`, name and operator of each that
+            stays outside of the engine; `reason`, where there are none.
+        bundle: the bundle's folder.
+        device: what the engine is for.
+        place: the target; the first node is added.
+        otherwise: what to build for where the graph cannot be changed.
+    """
+    file, named = told["graph"], told["nodes"]
+    where = f"{file}: expected a graph that {device} computes as a whole"
+    if not named:
+        return Refused(f"{where}, got: {told['reason']}", cure=f"change the graph, or build for {otherwise}")
+    name, op = named[0]
+    node = next((each for each in ir.load(bundle / file).graph if each.name == name), None)
+    listed = ", ".join(f"{name} ({op})" for name, op in named)
+    return Refused(
+        f"{where}, got {len(named)} that the vendor leaves to the CPU: {listed}",
+        cure="write them with other operators in the model, or build for another target",
+        place=dataclasses.replace(
+            place, node=name, op=op if node is None else node.op_type, source=graphs.source_of(node)
+        ),
+    )

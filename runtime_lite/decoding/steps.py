@@ -1,6 +1,6 @@
 """The steps of one sequence: each draws a token of the scores of a call, and feeds it as the next chunk of a stream."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -138,14 +138,8 @@ def _input_of_tokens(where: str, graph: Graph, name: str) -> Tensor:
         for tensor in graph.inputs
         if tensor.role == "data" and tensor.dtype in ("int32", "int64") and len(tensor.shape) == 2
     ]
-    found = next((tensor for tensor in inputs if isinstance(name, str) and tensor.name == name), None)
-    if found is None:
-        names = ", ".join(repr(tensor.name) for tensor in inputs) or "none"
-        raise BadInput(
-            f"{where}: tokens: expected an integer input of shape [rows, count] (there is {names}), got {show(name)}; "
-            "name the input that takes tokens"
-        )
-    return found
+    expected = "an integer input of shape [rows, count]"
+    return _tensor_named(f"{where}: tokens", inputs, name, expected, "name the input that takes tokens")
 
 
 def _output_of_scores(where: str, graph: Graph, name: str) -> Tensor:
@@ -154,14 +148,21 @@ def _output_of_scores(where: str, graph: Graph, name: str) -> Tensor:
         for tensor in graph.outputs
         if tensor.role == "data" and tensor.dtype.startswith("float") and tensor.shape
     ]
-    found = next((tensor for tensor in outputs if isinstance(name, str) and tensor.name == name), None)
-    if found is None:
-        names = ", ".join(repr(tensor.name) for tensor in outputs) or "none"
-        raise BadInput(
-            f"{where}: scores: expected an output of floats (there is {names}), got {show(name)}; name the output that "
-            "has the scores of the next token"
-        )
-    return found
+    cure = "name the output that has the scores of the next token"
+    return _tensor_named(f"{where}: scores", outputs, name, "an output of floats", cure)
+
+
+def _tensor_named(where: str, tensors: Sequence[Tensor], name: str, expected: str, cure: str) -> Tensor:
+    """Return the tensor of a name, which a caller gave.
+
+    Raises:
+        BadInput: there is none; the message lists the tensors that there are.
+    """
+    for tensor in tensors:
+        if isinstance(name, str) and tensor.name == name:
+            return tensor
+    names = ", ".join(repr(tensor.name) for tensor in tensors) or "none"
+    raise BadInput(f"{where}: expected {expected} (there is {names}), got {show(name)}; {cure}")
 
 
 def _check_stop(where: str, scores: Tensor, sampling: Sampling) -> None:

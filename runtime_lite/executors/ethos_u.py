@@ -7,7 +7,6 @@ what runs command streams on a device is the firmware's, not this runtime's.
 """
 
 import importlib
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,10 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from runtime_lite.errors import FRONT_DOOR, BundleRefused, EngineAbsent, InternalError, show
+from runtime_lite.executors.programs import ProgramExecutor
 from runtime_lite.executors.toolchain_folder import interpreter_in, toolchains_folder
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.checked_json import JsonValue, refuse
-from runtime_lite.format.manifest import Artifact, Engine, Graph, bucket_name
+from runtime_lite.format.manifest import Artifact, Engine, bucket_name
 from runtime_lite.format.reader import Bundle
 
 PACKAGE = "tosa_reference_model"
@@ -95,7 +95,7 @@ class _Program(NamedTuple):
     outputs: list[Border]
 
 
-class EthosUExecutor:
+class EthosUExecutor(ProgramExecutor[_Program]):
     """TOSA graphs of one graph, by bucket, in this process, which has the reference model.
 
     Args:
@@ -115,15 +115,7 @@ class EthosUExecutor:
 
     def __init__(self, bundle: Bundle, name: str, threads: int) -> None:
         """Load the reference model; no graph is opened yet."""
-        self._bundle = bundle
-        self._graph: Graph = bundle.manifest.graphs[name]
-        assert self._graph.engine is not None
-        self._engine: Engine = self._graph.engine
-        self._where = f"{bundle.path}: graph {name!r}"
-        self._threads = threads
-        self._artifacts = {bucket_name(artifact.sizes): artifact for artifact in self._graph.artifacts}
-        self._programs: dict[str, _Program] = {}
-        self._lock = threading.Lock()
+        super().__init__(bundle, name, threads)
         try:
             self._model, self._onnxruntime = importlib.import_module(PACKAGE), importlib.import_module("onnxruntime")
         except (ImportError, OSError) as error:
@@ -146,9 +138,7 @@ class EthosUExecutor:
         """
         bucket = bucket_name(sizes)
         with self._lock:
-            if bucket not in self._programs:
-                self._programs[bucket] = self._open(self._artifacts[bucket])
-            program = self._programs[bucket]
+            program = self._program(bucket)
             full = dict(inputs)
             try:
                 if program.host is not None:
@@ -166,11 +156,6 @@ class EthosUExecutor:
             results = {each.name: each.numbers(array) for each, array in zip(program.outputs, found, strict=True)}
         for name, array in outputs.items():
             np.copyto(array, results[name].reshape(array.shape), casting="no")
-
-    def close(self) -> None:
-        """Drop all graphs."""
-        with self._lock:
-            self._programs.clear()
 
     def _open(self, artifact: Artifact) -> _Program:
         """Open what runs a bucket.

@@ -9,7 +9,6 @@ simulator: the numbers of the device to the vendor's knowledge, at a time that s
 import functools
 import importlib
 import importlib.util
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from runtime_lite.errors import FRONT_DOOR, BundleRefused, EngineAbsent, InternalError, show
+from runtime_lite.executors.programs import ProgramExecutor
 from runtime_lite.executors.toolchain_folder import interpreter_in, toolchains_folder
 from runtime_lite.format.arrays import Array
 from runtime_lite.format.checked_json import JsonValue, refuse
-from runtime_lite.format.manifest import Artifact, Engine, Graph, bucket_name, static_shape
+from runtime_lite.format.manifest import Artifact, Engine, bucket_name, static_shape
 from runtime_lite.format.reader import Bundle
 
 PACKAGE, PROVIDER = "onnxruntime_qnn", "QNNExecutionProvider"
@@ -79,7 +79,7 @@ def _provider() -> tuple[Any, str, tuple[Any, ...]]:
     return onnxruntime, str(package.get_qnn_htp_path()), devices
 
 
-class QnnExecutor:
+class QnnExecutor(ProgramExecutor[Any]):
     """Contexts of one graph, by bucket, in this process.
 
     Args:
@@ -97,17 +97,9 @@ class QnnExecutor:
 
     def __init__(self, bundle: Bundle, name: str, threads: int) -> None:
         """Load the provider; no context is opened yet."""
-        self._bundle = bundle
-        self._graph: Graph = bundle.manifest.graphs[name]
-        assert self._graph.engine is not None
-        self._engine: Engine = self._graph.engine
-        self._where = f"{bundle.path}: graph {name!r}"
-        self._threads = threads
-        self._artifacts = {bucket_name(artifact.sizes): artifact for artifact in self._graph.artifacts}
+        super().__init__(bundle, name, threads)
         self._inputs = [tensor.name for tensor in self._graph.inputs]
         self._outputs = [tensor.name for tensor in self._graph.outputs]
-        self._sessions: dict[str, Any] = {}
-        self._lock = threading.Lock()
         self._onnxruntime, self._htp, self._devices = _provider()
         self._soc = soc_of(bundle, self._engine)
         self.simulates = all("CPU" in str(each.device.type) for each in self._devices)
@@ -126,20 +118,14 @@ class QnnExecutor:
         """
         bucket = bucket_name(sizes)
         with self._lock:
-            if bucket not in self._sessions:
-                self._sessions[bucket] = self._open(self._artifacts[bucket])
+            session = self._program(bucket)
             feed = {name: np.ascontiguousarray(inputs[name]) for name in self._inputs}
             try:
-                found = self._sessions[bucket].run(self._outputs, feed)
+                found = session.run(self._outputs, feed)
             except Exception as error:  # the library has no error of its own
                 raise InternalError(f"{self._where}: bucket {bucket}: {show(str(error))}") from error
         for name, array in zip(self._outputs, found, strict=True):
             np.copyto(outputs[name], array, casting="no")
-
-    def close(self) -> None:
-        """Drop all contexts."""
-        with self._lock:
-            self._sessions.clear()
 
     def _open(self, artifact: Artifact) -> Any:
         file = self._engine.files[artifact.file]

@@ -7,7 +7,6 @@ executes it. Tried with executorch 1.5.1, tosa-tools 2026.8.0 and ethos-u-vela 5
 """
 
 import dataclasses
-import json
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -29,7 +28,7 @@ from compiler.targets.ethos_u.host_side import Sides
 from compiler.targets.ethos_u.lint import lengths_of, require_taken, sides_of, sides_of_model
 from compiler.targets.ethos_u.masks import Limits
 from compiler.targets.static_graphs import write_static
-from compiler.targets.toolchain import Toolchain, build_plans
+from compiler.targets.toolchain import Toolchain, answer_of, build_plans, refusal_of
 from compiler.targets.weights_file import WeightsFile
 from runtime_lite.format.canonical_json import canonical_json
 from runtime_lite.format.manifest import Engine, bucket_name
@@ -196,9 +195,9 @@ class EthosU(Target):
             }
             toolchain = Toolchain(ENVIRONMENT.interpreter, ENVIRONMENT.worker, COMPILE_S, COMPILE_BYTES)
             toolchain.run(request, out)
-            told = _answer(out / "built.json")
+            told = answer_of(out / "built.json", ENVIRONMENT.worker)
             for refused in told["refused"]:
-                raise self._refused(bundle, refused)
+                raise refusal_of(refused, bundle, self.accelerator, Location(stage=self.name), "another target")
             for program in requests:
                 if program["host"]:
                     shutil.copyfile(program["host"], out / program["host_file"])
@@ -220,26 +219,6 @@ class EthosU(Target):
         }
         return Compiled(
             {program["graph"]: program["engine"] for program in programs}, built_with, besides=tuple(besides)
-        )
-
-    def _refused(self, bundle: Path, told: Mapping[str, Any]) -> Refused:
-        """Return the refusal of a graph file, with the first node that stays outside of the TOSA graph."""
-        file, named = told["graph"], told["nodes"]
-        where = f"{file}: expected a graph that {self.accelerator} computes as a whole"
-        if not named:
-            return Refused(f"{where}, got: {told['reason']}", cure="change the graph, or build for another target")
-        first = named[0][0]
-        node = next((each for each in ir.load(bundle / file).graph if each.name == first), None)
-        listed = ", ".join(f"{name} ({op})" for name, op in named)
-        return Refused(
-            f"{where}, got {len(named)} that the vendor leaves to the CPU: {listed}",
-            cure="write them with other operators in the model, or build for another target",
-            place=Location(
-                stage=self.name,
-                node=first,
-                op=named[0][1] if node is None else node.op_type,
-                source=graphs.source_of(node),
-            ),
         )
 
 
@@ -265,22 +244,6 @@ def _program(emitted: Emitted, calls: str, limits: Mapping[str, Limits], *, has_
         "border": f"{stem}.border.json",
         "commands": f"{stem}.commands.npz",
     }
-
-
-def _answer(file: Path) -> dict[str, Any]:
-    """Return what the worker has written of its task.
-
-    Raises:
-        Refused: it is none.
-    """
-    try:
-        told: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise Refused(
-            f"expected an answer in JSON of {ENVIRONMENT.worker.name}, got {error}",
-            cure="install the toolchain again",
-        ) from None
-    return told
 
 
 def _write_sides(bundle: Path, graph: str, program: Mapping[str, Any], scratch: Path) -> dict[str, Any]:

@@ -7,15 +7,11 @@ refuses the build by name. The artefact that ships is what the simulator execute
 """
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Self, cast
+from typing import ClassVar, Self, cast
 
-import onnx_ir as ir
-
-from compiler.errors import Location, RecipeError, Refused
-from compiler.graph import model as graphs
+from compiler.errors import Location, RecipeError
 from compiler.graph.runners.session import Session, open_session
 from compiler.graph.stages import Lowered, Pass
 from compiler.numerics.quantization.value_grids import grids_of_values
@@ -27,7 +23,7 @@ from compiler.targets.qnn.environment import ENVIRONMENT
 from compiler.targets.qnn.lint import require_taken
 from compiler.targets.qnn.socs import Soc, soc_of
 from compiler.targets.static_graphs import Prepared, prepare_static, write_prepared, write_static
-from compiler.targets.toolchain import Toolchain, build_plans
+from compiler.targets.toolchain import Toolchain, answer_of, build_plans, refusal_of
 from compiler.targets.weights_file import WeightsFile
 from runtime_lite.format.canonical_json import canonical_json
 from runtime_lite.format.manifest import Engine, bucket_name
@@ -179,29 +175,14 @@ class Qnn(Target):
             "programs": [program for plan in plans.values() for program in plan["programs"]],
         }
         Toolchain(ENVIRONMENT.interpreter, ENVIRONMENT.worker, COMPILE_S, COMPILE_BYTES).run(request, out)
-        told = json.loads((out / "built.json").read_text(encoding="utf-8"))
+        told = answer_of(out / "built.json", ENVIRONMENT.worker)
         for refused in told["refused"]:
-            raise self._refused(bundle, refused)
+            raise refusal_of(refused, bundle, self.device.name, Location(stage=self.name), "another SoC")
         built_with = {**told["versions"], "soc": f"{self.device.number}", "soc name": self.device.name}
         return {
             file: Compiled({each["graph"]: each["engine"] for each in plan["programs"]}, built_with)
             for file, plan in plans.items()
         }
-
-    def _refused(self, bundle: Path, told: Mapping[str, Any]) -> Refused:
-        """Return the refusal of a graph file, with the first node that the provider does not take."""
-        file, named = told["graph"], told["nodes"]
-        where = f"{file}: expected a graph that {self.device.name} computes as a whole"
-        if not named:
-            return Refused(f"{where}, got: {told['reason']}", cure="change the graph, or build for another SoC")
-        first = named[0][0]
-        node = next((each for each in ir.load(bundle / file).graph if each.name == first), None)
-        listed = ", ".join(f"{name} ({op})" for name, op in named)
-        return Refused(
-            f"{where}, got {len(named)} that the vendor leaves to the CPU: {listed}",
-            cure="write them with other operators in the model, or build for another target",
-            place=Location(stage=self.name, node=first, op=named[0][1], source=graphs.source_of(node)),
-        )
 
 
 class _InFloat32(Qnn):

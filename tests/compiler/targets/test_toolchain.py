@@ -9,11 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import onnx_ir as ir
 import pytest
 
 from compiler.base.interruption import signals_interrupt
-from compiler.errors import InternalError, Refused, SlipwayError, ToolchainAbsent
-from compiler.targets.toolchain import Toolchain
+from compiler.errors import InternalError, Location, Refused, SlipwayError, ToolchainAbsent
+from compiler.targets.toolchain import Toolchain, answer_of, refusal_of
+from tests.kit.graphs import parse
 from tests.kit.patience import PATIENCE_S
 
 LONG_S = PATIENCE_S
@@ -212,3 +214,28 @@ def test_an_interpreter_that_does_not_start_is_absent(name: str, tmp_path: Path)
     with pytest.raises(ToolchainAbsent, match=f"expected the interpreter .*{name}, got .*; `python build.py doctor`"):
         Toolchain(tmp_path / name, tmp_path / "x.py", LONG_S).run({}, tmp_path / "made")
     assert left(tmp_path) == before
+
+
+def test_an_answer_that_is_no_json_is_refused_with_the_script(tmp_path: Path) -> None:
+    file = tmp_path / "built.json"
+    for written in (None, "nonsense"):
+        if written is not None:
+            file.write_text(written)
+        with pytest.raises(Refused, match=r"expected an answer in JSON of worker\.py, got") as caught:
+            answer_of(file, tmp_path / "worker.py")
+        assert caught.value.cure == "install the toolchain again"
+
+
+def test_the_first_node_that_stays_outside_is_the_place_of_the_refusal(tmp_path: Path) -> None:
+    model = parse("(float[2] x) => (float[2] y) { a = Sin(x)  y = Cos(a) }")
+    ir.save(model, tmp_path / "net.onnx")
+    first, second = (str(node.name) for node in model.graph)
+    told = {"graph": "net.onnx", "nodes": [[first, "sine"], [second, "Cos"]], "reason": ""}
+    refused = refusal_of(told, tmp_path, "NPU 7", Location(stage="npu"), "another NPU")
+    assert (refused.place.stage, refused.place.node, refused.place.op) == ("npu", first, "Sin")
+    assert f"NPU 7 computes as a whole, got 2 that the vendor leaves to the CPU: {first} (sine), {second}" in str(
+        refused
+    )
+    alone = refusal_of({**told, "nodes": [], "reason": "too large"}, tmp_path, "NPU 7", Location(), "another NPU")
+    assert alone.message.endswith("computes as a whole, got: too large")
+    assert alone.cure == "change the graph, or build for another NPU"
