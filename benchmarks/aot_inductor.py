@@ -32,8 +32,8 @@ from compiler.build.capture.original import original_of
 from compiler.build.lowering.plan import LoweringPlan, plan_lowering
 from compiler.build.lowering.run_passes import apply_passes
 from compiler.build.report.progress import Progress
-from compiler.build.verify.paired_rounds import Rounds
 from compiler.build.verify.speed import full_feeds
+from compiler.graph.runners.paired_rounds import Rounds
 from compiler.graph.stages import Array, Lowered
 from compiler.recipe.load import load_recipe
 from compiler.targets.base import Emitted

@@ -44,9 +44,9 @@ from compiler.build.capture.original import Original, original_of
 from compiler.build.lowering.lowering import Lowering, lower
 from compiler.build.lowering.plan import plan_lowering
 from compiler.build.report.progress import Progress
-from compiler.build.verify.paired_rounds import Rounds
 from compiler.build.verify.speed import full_feeds
 from compiler.calib.noise import Noise
+from compiler.graph.runners.paired_rounds import Rounds
 from compiler.graph.runners.session import Session, open_session
 from compiler.graph.runners.stream import Runner
 from compiler.graph.stages import Array, Feed, Lowered

@@ -38,9 +38,9 @@ from compiler.build.lowering.plan import plan_lowering
 from compiler.build.pipeline import check
 from compiler.build.report.progress import Progress
 from compiler.build.search.greedy import Plan
-from compiler.build.verify.paired_rounds import Call, Rounds, ratio_of
 from compiler.build.verify.speed import full_feeds
 from compiler.errors import DataError
+from compiler.graph.runners.paired_rounds import Call, Rounds, ratio_of
 from compiler.graph.runners.session import Session
 from compiler.recipe.graph_parts import PassSpec
 from compiler.recipe.load import load_recipe

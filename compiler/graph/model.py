@@ -207,6 +207,24 @@ def contents_behind(values: Iterable[ir.Value | None]) -> set[str]:
     return names
 
 
+def bias_behind(product: ir.Node) -> tuple[ir.Node, int] | None:
+    """Return the Add that alone reads a product with constant weights and adds a constant with an entry per column.
+
+    Returns:
+        The Add, and which of its operands the constant is; None where there is no such.
+    """
+    weights, add = array_of(product.inputs[1]), only_reader(product.outputs[0])
+    dims = dims_of(product.outputs[0])
+    if weights is None or dims is None or add is None or not is_op(add, "Add"):
+        return None
+    width = weights.shape[-1:]
+    for operand, value in enumerate(add.inputs):
+        array = array_of(value)
+        if array is not None and array.ndim <= len(dims) and array.shape[-1:] == width == (array.size,):
+            return add, operand
+    return None
+
+
 def outputs_named(model: ir.Model) -> dict[str, ir.Value]:
     """Return the graph outputs by name."""
     return {str(value.name): value for value in model.graph.outputs}

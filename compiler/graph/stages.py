@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from compiler.base.records.compression import Compression
 from compiler.base.records.precision import PrecisionRecord
 from compiler.errors import InternalError, Location, Refused
 from compiler.graph.sizes.expressions import Dim
@@ -240,6 +241,7 @@ class Outcome:
         records: certificate records, one per node the pass reasoned about.
         detail: figures for the report, in one phrase.
         precision: for a pass that rounds, which nodes it left precise and what ranges it chose.
+        compression: for a pass that takes channels out, of which products, and what that saves and costs.
     """
 
     lowered: Lowered
@@ -249,6 +251,7 @@ class Outcome:
     records: tuple[dict[str, Any], ...] = ()
     detail: str = ""
     precision: tuple[PrecisionRecord, ...] = ()
+    compression: Compression | None = None
 
 
 class Pass(Protocol):

@@ -13,6 +13,7 @@ from compiler.passes.canonicalize_reshapes import CanonicalizeReshapes
 from compiler.passes.canonicalize_transposes import CanonicalizeTransposes
 from compiler.passes.carry_codes import CarryCodes
 from compiler.passes.carry_contexts import CarryContexts
+from compiler.passes.compress import Compress
 from compiler.passes.fold_factors import FoldFactors
 from compiler.passes.hoist_invariants import HoistInvariants
 from compiler.passes.lower_pointwise_convolutions import LowerPointwiseConvolutions
@@ -61,6 +62,7 @@ PASSES: list[type[Pass]] = [
     OverwriteStates,
     HoistInvariants,
     QuantizeStates,
+    Compress,
     RescaleResiduals,
     LowerPrecision,
     LowerPointwiseConvolutions,

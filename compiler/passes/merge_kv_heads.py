@@ -41,12 +41,13 @@ from compiler.proof.facts.lengths import infer_settled
 from compiler.rewriting.attention.attention import Attention, find_attentions
 from compiler.rewriting.attention.grouping import Group, best_partition, spread_groups
 from compiler.rewriting.attention.layout import axes_of_cache
-from compiler.rewriting.attention.moments import HeadMoments, head_moments, output_moments, refitted
+from compiler.rewriting.attention.moments import HeadMoments, head_moments
 from compiler.rewriting.attention.probing import Affine
 from compiler.rewriting.attention.rewriting import Rewriter, Weights, merged_weights, require_rewritable
 from compiler.rewriting.attention.shared_maps import METHODS, Maps, energy, lost, of_group
 from compiler.rewriting.attention.shared_states import SharedState, SharedStates, in_channels_of
 from compiler.rewriting.attention.site import Site, site_of
+from compiler.rewriting.least_squares import output_moments, refitted
 
 IN_FRONT = (Simplify(), CanonicalizeAttention(), CanonicalizeTransposes(), CanonicalizeReshapes())
 """What gives attention the form in which it is found: constant weights, products, heads apart from rows."""

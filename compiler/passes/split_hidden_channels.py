@@ -109,9 +109,8 @@ class _Layer:
         """Write the layer block by block; a bias behind the product is added to the first block."""
         old, weights = self.product.outputs[0], _matrix(self.product)
         assert weights is not None
-        readers = graphs.consumers_of(old)
-        bias = _bias(readers[0], old) if len(readers) == 1 and not old.is_graph_output() else None
-        last = self.product if bias is None else readers[0]
+        behind = graphs.bias_behind(self.product)
+        last, bias = (self.product, None) if behind is None else (behind[0], behind[0].inputs[behind[1]])
         insert = graphs.Inserter(model, SplitHiddenChannels.name, before=last)
         total = bias
         for start in range(0, self.channels, BLOCK):
@@ -155,12 +154,3 @@ def _matrix(node: ir.Node) -> Array | None:
         return None
     array = graphs.array_of(node.inputs[1])
     return array if array is not None and array.ndim == 2 and np.issubdtype(array.dtype, np.floating) else None
-
-
-def _bias(node: ir.Node, product: ir.Value) -> ir.Value | None:
-    """Return the addend of a product, if it is one number per column; else None."""
-    if not graphs.is_op(node, "Add") or node.inputs[0] is node.inputs[1]:
-        return None
-    other = node.inputs[1] if node.inputs[0] is product else node.inputs[0]
-    array, dims = graphs.array_of(other), graphs.dims_of(product)
-    return other if array is not None and dims is not None and array.shape == (dims[-1],) else None

@@ -158,7 +158,7 @@ def test_every_form_and_every_pass_of_one_target_is_described_and_no_other() -> 
 def test_every_option_is_named(kind: Any) -> None:
     told = "".join(
         PAGES[f"docs/{page}.md"].read_text(encoding="utf-8")
-        for page in ("forms", "npus", "openvino", "passes", "precision", "shared_heads", "tensorrt")
+        for page in ("compression", "forms", "npus", "openvino", "passes", "precision", "shared_heads", "tensorrt")
     )
     options = [field.name for field in dataclasses.fields(kind)]
     assert [option for option in options if f"`{option}`" not in told] == []

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from compiler.base.records import precision
+from compiler.base.records.compression import Compression, compression_of
 from compiler.base.records.drift_curves import DriftCurve
 from compiler.base.records.findings import Finding
 from compiler.base.records.precision import PrecisionRecord
@@ -33,6 +34,7 @@ class StageReport:
         detail: anything a reader needs besides, in one phrase.
         sqnr_db: smallest ratio of signal to quantisation noise, None where it was not compared or nothing differs.
         precision: the records of a rounding pass about nodes and tensors.
+        compression: the record of a pass that takes channels out; None of others.
     """
 
     graph: str
@@ -47,6 +49,7 @@ class StageReport:
     detail: str = ""
     sqnr_db: float | None = None
     precision: tuple[PrecisionRecord, ...] = ()
+    compression: Compression | None = None
     processor_seconds: float | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -56,8 +59,13 @@ class StageReport:
 
 def stage_report_of(content: Mapping[str, Any]) -> StageReport:
     """Return the report that `StageReport.to_json` wrote."""
-    lists = {"refused": tuple(content["refused"]), "precision": precision.from_json(content["precision"])}
-    return StageReport(**{**content, **lists})
+    taken_out = content["compression"]
+    records = {
+        "refused": tuple(content["refused"]),
+        "precision": precision.from_json(content["precision"]),
+        "compression": None if taken_out is None else compression_of(taken_out),
+    }
+    return StageReport(**{**content, **records})
 
 
 @dataclasses.dataclass(frozen=True)

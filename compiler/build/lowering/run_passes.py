@@ -162,4 +162,5 @@ def _report_of(
         detail="; ".join(words for words in (outcome.detail, classes, replayed) if words),
         sqnr_db=worst.sqnr_db,
         precision=outcome.precision,
+        compression=outcome.compression,
     )

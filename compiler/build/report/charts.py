@@ -3,9 +3,11 @@
 import math
 from collections.abc import Iterator, Sequence
 
+from compiler.base.records.compression import Compression, Point
 from compiler.base.records.drift_curves import DriftCurve
 from compiler.build.report.graph_drawing import escaped
 from compiler.build.report.page_figures import TensorHistogram
+from compiler.calib.noise import SILENT_DB
 
 WIDTH, HEIGHT = 760, 260
 LEFT, RIGHT, TOP, BOTTOM = 64, 150, 14, 34
@@ -77,6 +79,39 @@ def _apart(y: float, taken: Sequence[float]) -> float:
     """Return the nearest height to `y` at which a label covers no other."""
     tried = sorted((y + 15 * step for step in range(-LINES, LINES + 1)), key=lambda each: abs(each - y))
     return next((each for each in tried if all(abs(each - other) >= 14 for other in taken)), y)
+
+
+def compression_chart(compression: Compression) -> str:
+    """Return a chart of what results lose, in dB, by the time that is left; the choice is marked, predicted and not."""
+    measured = compression.measured
+    points = [point for point in compression.predicted if point.noise_db < SILENT_DB]
+    shown = [point.noise_db for point in (*points, measured) if math.isfinite(point.noise_db)]
+    low, high = math.floor(min(shown, default=0.0) / 10), math.ceil(max(shown, default=10.0) / 10)
+    high = max(high, low + 1)
+    left = min(point.time for point in (*compression.predicted, measured))
+    first = min(math.floor(10 * left) / 10, 0.9)
+
+    def place(point: Point) -> tuple[float, float]:
+        share = min(max((point.time - first) / (1.0 - first), 0.0), 1.0)
+        return LEFT + (WIDTH - LEFT - RIGHT) * share, _y(point.noise_db / 10, low, high)
+
+    lines = [_open("drift", "signal to noise of the results by the time of a call")]
+    for tens in range(low, high + 1):
+        y = _y(tens, low, high)
+        lines.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        lines.append(f'<text class="tick end" x="{LEFT - 8}" y="{y + 4:.1f}">{10 * tens} dB</text>')
+    for tenth in range(round(10 * first), 11):
+        x, _ = place(Point(tenth / 10, 0.0))
+        lines.append(f'<text class="tick middle" x="{x:.1f}" y="{HEIGHT - BOTTOM + 18}">{tenth / 10:.1f}</text>')
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(place, points))
+    lines.append(f'<polyline class="curve c0" points="{path}"><title>predicted</title></polyline>')
+    for words, point in (("predicted", compression.predicted[-1]), ("measured", measured)):
+        x, y = place(point)
+        lines.append(f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{words}</title></circle>')
+    x, y = place(measured)
+    words = f"{measured.time:.2f} of the time, {measured.noise_db:.1f} dB"
+    lines.append(f'<text class="name c0" x="{x + 8:.1f}" y="{max(y - 6, TOP + 8):.1f}">{escaped(words)}</text>')
+    return "\n".join([*lines, "</svg>"])
 
 
 def histogram_chart(histogram: TensorHistogram) -> str:

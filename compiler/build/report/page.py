@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from compiler.base.records.build_report import BuildReport, StageReport
+from compiler.base.records.compression import Cut
 from compiler.base.records.findings import most_urgent_first
 from compiler.base.records.precision import Pin, TensorRange
 from compiler.base.records.searches import HEADS
-from compiler.build.report.charts import drift_chart, histogram_chart, share_bar
+from compiler.build.report.charts import compression_chart, drift_chart, histogram_chart, share_bar
 from compiler.build.report.files import GENERATOR
 from compiler.build.report.graph_drawing import drawn, escaped, group_boxes
 from compiler.build.report.page_figures import GraphFigures, Precision
@@ -78,6 +79,7 @@ def _body(report: BuildReport, figures: Sequence[GraphFigures]) -> list[str]:
         ("Drift over chained calls", _drift(report)),
         ("Tensors that differ most", _histograms(figures)),
         ("Precision", _precision(report, figures)),
+        ("Channels taken out", _compression(report)),
         ("Passes", _passes(report)),
         ("Forms", _forms(report)),
         ("Size and speed against the original", _costs(report, figures)),
@@ -301,6 +303,33 @@ def _range_row(stage: StageReport, found: TensorRange) -> tuple[str, ...]:
         str(found.channels),
         escaped(found.type),
     )
+
+
+def _compression(report: BuildReport) -> Iterator[str]:
+    """Yield the picture of what was given up for time, and a table of the products that it was taken of."""
+    for stage in report.stages:
+        if stage.compression is None:
+            continue
+        yield f"<h3>{escaped(stage.graph)}</h3>"
+        yield f'<p class="soft">{escaped(stage.detail)}. The line is what the choice predicts on its way.</p>'
+        yield compression_chart(stage.compression)
+        columns = [
+            "product",
+            "[channels]",
+            "[left]",
+            "[saves ms]",
+            "[alone dB]",
+            "[fitted dB]",
+            "[results dB]",
+            "source",
+        ]
+        yield table(columns, map(_cut_row, stage.compression.cuts))
+
+
+def _cut_row(cut: Cut) -> tuple[str, ...]:
+    shares = ("" if db is None else f"{db:.1f}" for db in (cut.alone_db, cut.fitted_db, cut.noise_db))
+    name, source = (f'<span class="mono">{escaped(text)}</span>' for text in (cut.node, cut.source))
+    return name, str(cut.before), str(cut.after), f"{cut.saved_ms:.3f}", *shares, source
 
 
 def _passes(report: BuildReport) -> Iterator[str]:

@@ -35,7 +35,7 @@ ul{margin:.3rem 0 .3rem 1.1rem;padding:0}
 .mark{stroke:var(--soft);stroke-width:1;stroke-dasharray:4 3}
 .tick{font:11px system-ui,sans-serif;fill:var(--soft)}.tick.end{text-anchor:end}.tick.middle{text-anchor:middle}
 .curve{fill:none;stroke-width:1.6}.curve.pale{stroke:var(--pale);stroke-width:1}
-.name{font:12px system-ui,sans-serif}
+.name{font:12px system-ui,sans-serif}.dot{fill:var(--c0)}
 .curve.c0{stroke:var(--c0);stroke-width:2.2}.curve.c1{stroke:var(--c1)}.curve.c2{stroke:var(--c2)}
 .curve.c3{stroke:var(--c3)}.curve.c4{stroke:var(--c4)}
 .name.c0{fill:var(--c0)}.name.c1{fill:var(--c1)}.name.c2{fill:var(--c2)}.name.c3{fill:var(--c3)}.name.c4{fill:var(--c4)}

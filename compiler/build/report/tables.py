@@ -52,6 +52,20 @@ def _pin_table(report: BuildReport) -> Table | None:
     return table if table.rows else None
 
 
+def _cut_table(report: BuildReport) -> Table | None:
+    """Return a table of the channels that were taken out, by product; None without any."""
+    columns = ("[channels]", "[left]", "[saves ms]", "[alone dB]", "[fitted dB]", "[results dB]")
+    table = _table("Channels taken out", "graph", "product", *columns, "line")
+    for stage in report.stages:
+        for cut in () if stage.compression is None else stage.compression.cuts:
+            shares = ("" if db is None else f"{db:.1f}" for db in (cut.alone_db, cut.fitted_db, cut.noise_db))
+            figures = (str(cut.before), str(cut.after), f"{cut.saved_ms:.3f}", *shares)
+            table.add_row(*map(escape, (stage.graph, cut.node, *figures, cut.source.split(": ")[0])))
+    table.caption = "alone and results: predicted of this cut, on the product's results and on the graph's"
+    table.caption_justify = "left"
+    return table if table.rows else None
+
+
 def _search_table(report: BuildReport) -> Table | None:
     """Return a table of the measurements and choices of a search for forms; None without a search."""
     table = _table("Forms", *HEADS)
@@ -126,6 +140,6 @@ def _ratio_table(report: BuildReport) -> Table | None:
 
 def tables_of(report: BuildReport) -> Iterator[Table]:
     """Yield tables of passes, forms, pins, gates, sizes, speed and engines; for several targets, a comparison."""
-    of_one = (_pass_table, _search_table, _pin_table, _gate_table, _size_table, _speed_table, _engine_table)
+    of_one = (_pass_table, _cut_table, _search_table, _pin_table, _gate_table, _size_table, _speed_table, _engine_table)
     makers: tuple[Callable[[BuildReport], Table | None], ...] = (_ratio_table,) if report.targets else of_one
     yield from (table for make in makers if (table := make(report)) is not None)

@@ -14,10 +14,10 @@ from compiler.base.pieces import write_files
 from compiler.base.records.timings import Comparison
 from compiler.build.search.greedy import Candidate, Plan
 from compiler.build.verify.chunk_lengths import Flush
-from compiler.build.verify.paired_rounds import Call, Rounds, compared
 from compiler.build.verify.speed import bucket_calls
 from compiler.build.verify.stream_artefacts import StreamArtefacts
 from compiler.build.verify.utterance_artefacts import UtteranceArtefacts
+from compiler.graph.runners.paired_rounds import Call, Rounds, compared
 from compiler.graph.runners.stream import OriginalCall
 from compiler.graph.stages import Lowered
 from compiler.recipe.gates import Tolerance

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from compiler.base.records.searches import Trial
 from compiler.base.records.timings import Comparison
-from compiler.build.verify.paired_rounds import is_faster
+from compiler.graph.runners.paired_rounds import is_faster
 
 KEPT = "kept"
 NOTHING = "changes nothing"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from compiler.base.records.build_report import RatioRow
-from compiler.build.verify.paired_rounds import ROUNDS, Clock, Rounds
+from compiler.graph.runners.paired_rounds import ROUNDS, Clock, Rounds
 from runtime_lite.bench import bucket_call
 from runtime_lite.format.manifest import bucket_name
 from runtime_lite.runtime import Runtime

@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from compiler.base.records.build_report import SpeedRow
 from compiler.base.records.timings import Ratio
-from compiler.build.verify.paired_rounds import Call, Rounds, judged_ratios
+from compiler.graph.runners.paired_rounds import Call, Rounds, judged_ratios
 from compiler.graph.runners.session import Session
 from compiler.graph.stages import Array
 from compiler.targets.base import Emitted

@@ -18,13 +18,13 @@ from rich.table import Table
 
 from compiler.base.did_you_mean import did_you_mean
 from compiler.base.records.timings import Ratio
-from compiler.build.verify.paired_rounds import Call, Clock, time_ratio
 from compiler.errors import RecipeError
 from compiler.front.commands.example_feeds import OPTION, random_feeds, require_sizes, unanswered
 from compiler.front.commands.file_of_bundle import counts_in_use
 from compiler.front.commands.onnx_signature import open_file, read_file
 from compiler.front.commands.shared_axes import axes_that_meet
 from compiler.front.commands.subjects import named_graph
+from compiler.graph.runners.paired_rounds import Call, Clock, time_ratio
 from compiler.recipe.user_code.callables import shown_path
 from runtime_lite.bench import bucket_call
 from runtime_lite.format.manifest import bucket_name

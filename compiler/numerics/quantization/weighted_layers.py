@@ -110,9 +110,10 @@ def _layer(node: ir.Node) -> Iterator[WeightedLayer]:
         parts = (node, follower) if follower is not None and graphs.is_op(follower, "Relu") else (node,)
         yield WeightedLayer(node, weights, groups, bias, parts)
     elif weights.ndim == 2 and data.shape is not None and len(data.shape) > 2:
-        follower = graphs.only_reader(node.outputs[0])
-        bias = None if follower is None else _bias(follower, node, weights.shape[1])
-        yield WeightedLayer(node, weights, 1, bias, (node,) if bias is None or follower is None else (node, follower))
+        behind = graphs.bias_behind(node)
+        array = None if behind is None else graphs.array_of(behind[0].inputs[behind[1]])
+        bias = None if array is None else np.asarray(array.reshape(-1), np.float32)
+        yield WeightedLayer(node, weights, 1, bias, (node,) if behind is None else (node, behind[0]))
 
 
 def left_out(model: ir.Model) -> list[Refusal]:
@@ -133,15 +134,6 @@ def _reason(node: ir.Node) -> str:
     if node.op_type == "MatMul":
         return "its data are of rank 2, or its weights of another"
     return "its groups are neither one nor one channel each" if node.op_type == "Conv" else "write it as MatMul"
-
-
-def _bias(node: ir.Node, product: ir.Node, width: int) -> Array | None:
-    if not graphs.is_op(node, "Add"):
-        return None
-    arrays = [graphs.array_of(value) for value in node.inputs if value is not product.outputs[0]]
-    if len(arrays) != 1 or arrays[0] is None or arrays[0].size != width or arrays[0].shape[-1:] != (width,):
-        return None
-    return np.asarray(arrays[0].reshape(-1), np.float32)
 
 
 def root_of(value: ir.Value) -> ir.Value:

@@ -244,3 +244,30 @@ def test_what_a_body_reads_is_what_its_value_is_made_by() -> None:
                     else_branch = two () => (float[2] e) { e = Exp(x) }>
     }""")
     assert {node.op_type for node in graphs.makers_of([graphs.outputs_named(model)["y"]])} == {"If", "Neg"}
+
+
+@pytest.mark.parametrize(
+    ("bias", "line", "is_found"),
+    [
+        ((3,), "z = Add(y, b)", True),
+        ((1, 3), "z = Add(b, y)", True),
+        ((1, 1, 1, 3), "z = Add(y, b)", False),
+        ((1,), "z = Add(y, b)", False),
+        ((3,), "z = Sub(y, b)", False),
+        ((3,), "z = Add(y, y)", False),
+        ((3,), "u = Add(y, b)  z = Add(y, u)", False),
+    ],
+)
+def test_a_bias_is_a_number_per_column_that_the_only_reader_adds(
+    bias: tuple[int, ...], line: str, is_found: bool
+) -> None:
+    declared = ",".join(map(str, bias))
+    model = parse(
+        f"""(float[n,t,2] x, float[2,3] w, float[{declared}] b) => (float[n,t,3] z) {{ y = MatMul(x, w)  {line} }}""",
+        {"w": np.ones((2, 3), np.float32), "b": np.ones(bias, np.float32)},
+    )
+    behind = graphs.bias_behind(node_named(model, "y"))
+    assert (behind is not None) == is_found
+    if behind is not None:
+        add, operand = behind
+        assert add is node_named(model, "z") and str(add.inputs[operand].name) == "b"  # type: ignore[union-attr]

@@ -6,8 +6,9 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from compiler.base.records.compression import Compression, Point
 from compiler.base.records.drift_curves import DriftCurve
-from compiler.build.report.charts import HEIGHT, WIDTH, drift_chart, histogram_chart, share_bar
+from compiler.build.report.charts import HEIGHT, WIDTH, compression_chart, drift_chart, histogram_chart, share_bar
 from compiler.build.report.page_figures import TensorHistogram
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -56,3 +57,15 @@ def test_bars(share: float, width: float, over: bool) -> None:
     used = ET.fromstring(share_bar(share)).findall(f"{SVG}rect")[1]
     assert float(str(used.get("width"))) == width
     assert ("over" in str(used.get("class"))) is over
+
+
+@pytest.mark.parametrize("measured", [Point(0.71, 18.2), Point(0.71, float("-inf")), Point(1.2, 300.0)], ids=str)
+def test_what_was_given_up_for_time_stays_in_the_frame_and_the_choice_is_marked(measured: Point) -> None:
+    way = (Point(1.0, 300.0), Point(0.95, 300.0), Point(0.9, 41.0), Point(0.7, 19.5))
+    svg = compression_chart(Compression((), way, measured))
+    assert len(points_of(svg)) == 2, "where nothing is lost yet there is no place on the scale"
+    assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in points_of(svg))
+    dots = [(float(str(dot.get("cx"))), float(str(dot.get("cy")))) for dot in ET.fromstring(svg).iter(f"{SVG}circle")]
+    assert len(dots) == 2 and dots[0] == points_of(svg)[-1]
+    assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in dots)
+    assert f"{measured.time:.2f} of the time" in svg

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from compiler.base.records.build_report import BuildReport, EngineRow, Failure, SpeedRow, StageReport
+from compiler.base.records.compression import Compression, Cut, Point
 from compiler.base.records.drift_curves import DriftCurve
 from compiler.base.records.findings import Finding, at_most
 from compiler.base.records.precision import Pin, TensorRange
@@ -18,12 +19,18 @@ from tests.kit.models.project import Project
 
 PIN = Pin("exp_3", "Exp", "its output reaches <90112>", "e", 90112.0, "m.py:3 in forward", 2.0, "us")
 RANGES = tuple(TensorRange(f"t{at}", -1.0, 1.0 + at, "percentile 99.9", at / 1000) for at in range(ROWS + 5))
+COMPRESSION = Compression(
+    (Cut("reduce_7", "m.py:9 in forward", 64, 48, 0.25, 31.5, 33.0, 28.1),),
+    (Point(1.0, 300.0), Point(0.8, 28.1)),
+    Point(0.79, 27.0),
+)
 REPORT = BuildReport(
     recipe="recipes/cpu.yaml",
     bundle="dist/tiny-cpu",
     stages=(
         StageReport("net", "capture", 1.5, cached=True),
         StageReport("net", "pad_axes", 0.25, False, 3, 2, ("axis cache is summed & lost",) * 2, 1e-6, 1e-5, "", 121.5),
+        StageReport("net", "compress", 0.5, detail="0.79 of the time", compression=COMPRESSION),
         StageReport("net", "lower_precision", 0.25, False, 3, 2, (), 1e-3, 1e-2, "", 61.5, (PIN, *RANGES)),
     ),
     gates=(
@@ -58,6 +65,8 @@ def words_of(page: str) -> str:
 def test_every_figure_is_on_the_page() -> None:
     said = words_of(report_page(REPORT, {"": [FIGURES]}))
     for words in (
+        "0.79 of the time, 27.0 dB",
+        "reduce_7 64 48 0.250 31.5 33.0 28.1 m.py:9 in forward",
         "tiny-cpu",
         "recipes/cpu.yaml",
         "Parity by stage",

@@ -8,6 +8,7 @@ from compiler.base.records.build_report import (
     BuildReport,
     StageReport,
 )
+from compiler.base.records.compression import Compression, Cut, Point
 from compiler.base.records.findings import at_most
 from compiler.base.records.precision import Pin
 from compiler.build.report.tables import SHOWN_FINDINGS, tables_of
@@ -24,6 +25,17 @@ def test_nodes_that_stay_precise_are_listed_the_costliest_first_and_not_without_
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "float32: reaches 19" in text and "19 us" in text and "m.py:19 in forward" in text
     assert "reaches 3" not in text and "and 4 more in the report" in text
+
+
+def test_channels_that_were_taken_out_are_listed_by_product() -> None:
+    cuts = (Cut("reduce", "m.py:3 in forward: x", 64, 48, 0.25, 31.5, 33.0, 28.1), Cut("other", "", 64, 64))
+    record = Compression(cuts, (Point(1.0, 300.0), Point(0.8, 28.1)), Point(0.79, 27.0))
+    console = Console(file=io.StringIO(), width=160)
+    for table in tables_of(BuildReport("r", "b", (StageReport("net", "compress", 0.1, compression=record),))):
+        console.print(table)
+    rows = [line.split() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+    assert ["net", "reduce", "64", "48", "0.250", "31.5", "33.0", "28.1", "m.py:3", "in", "forward"] in rows
+    assert ["net", "other", "64", "64", "0.000"] in rows
 
 
 def test_a_build_has_the_tables_that_it_has_rows_for() -> None:

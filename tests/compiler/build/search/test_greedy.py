@@ -8,7 +8,7 @@ import pytest
 
 from compiler.base.records.timings import Comparison
 from compiler.build.search.greedy import KEPT, LATE, NOISY, NOTHING, SLOWER, USUAL, WITHIN, Candidate, Plan, search_plan
-from compiler.build.verify.paired_rounds import ratio_of
+from compiler.graph.runners.paired_rounds import ratio_of
 
 
 @dataclasses.dataclass

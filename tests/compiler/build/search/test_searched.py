@@ -8,7 +8,7 @@ import pytest
 from compiler.base.records.timings import Comparison
 from compiler.build.search.form_bench import VariantBench
 from compiler.build.search.greedy import Plan
-from compiler.build.verify.paired_rounds import ratio_of
+from compiler.graph.runners.paired_rounds import ratio_of
 from compiler.targets import TARGETS
 from tests.kit.formed import LegalStatic
 from tests.kit.models.project import Ended, Project, digest_of, stream_project

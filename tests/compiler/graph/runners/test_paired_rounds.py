@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from compiler.base.records.timings import Ratio
-from compiler.build.verify import paired_rounds
-from compiler.build.verify.paired_rounds import (
+from compiler.graph.runners import paired_rounds
+from compiler.graph.runners.paired_rounds import (
     BUSY,
     FEW_ROUNDS,
     MOST_S,

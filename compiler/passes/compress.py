@@ -1,0 +1,273 @@
+"""Take channels out of products that their results depend on least, until a call takes a share of its time.
+
+Before:
+    h = MatMul(x [batch, 16, 256], W [256, 1024]) + b;  y = MatMul(h * Sigmoid(h), V [1024, 256]) + c
+After:
+    h = MatMul(x, W' [256, 608]) + b';  y = MatMul(h * Sigmoid(h), V' [608, 256]) + c'
+
+Requires: calibration data; symbolic shapes; one graph.
+Ensures: a call of one row takes at most `time` of what it took, measured on this machine as the graph would ship; the
+    rows of a batch are independent, proved anew on the graph as it is afterwards.
+Keeps: channels that a normalisation, a softmax, an input or an output has a part in, that are read by several products,
+    or that the recipe keeps. A number of channels that makes nothing faster is not offered.
+Numerics: loses what the channels carried. Which go is decided by the exact error of the product's results with the
+    other weights fitted anew, by how much of that error the graph's results show, and by the time that it saves. The
+    weights and the bias behind are fitted to the original's results, one product after the other, each to what the cut
+    graph feeds it.
+Source: least squares with a variable left out, as in optimal brain surgeon (Hassibi and Stork 1993); errors beside
+    time saved as in structured pruning for latency (HALP, Shen et al. 2022).
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from compiler.base.records.compression import Compression, Cut, Point
+from compiler.calib.noise import decibels
+from compiler.calib.watched_streams import calibration_of, noise_between, run_streams
+from compiler.errors import Location, RecipeError, Refused
+from compiler.graph import model as graphs
+from compiler.graph.runners.instrumented import exposed
+from compiler.graph.stages import Array as Numbers
+from compiler.graph.stages import Feed, Lowered, Outcome, Refusal
+from compiler.numerics.precision.pin_patterns import pinned_by
+from compiler.proof.propagation.rows_alone import prove_rows
+from compiler.rewriting.least_squares import Array, output_moments, refitted
+from compiler.rewriting.pruning.channel_moments import channel_moments
+from compiler.rewriting.pruning.channel_times import ChannelTimes, call_of, seconds_of
+from compiler.rewriting.pruning.choice import Choice, Option, choose
+from compiler.rewriting.pruning.cutting import affine_weights, cut, set_weights, stamped
+from compiler.rewriting.pruning.inner_axes import InnerAxis, inner_axes
+from compiler.rewriting.pruning.removals import Left, fitted, removed
+
+PROBE_CALLS = 16
+"""Calls, from the start of the longest stream, on which it is measured how much of an error the results show."""
+
+ATTEMPTS = 3
+"""Choices, each smaller by what the measured time was too long: times of parts do not add up to the whole exactly."""
+
+SLACK = 0.01
+"""By which the measured time may lie above the wanted one: two equal graphs differ by that much."""
+
+SHOWN_REASONS = 6
+"""Products of which a refusal says why nothing can be taken out; the others are like them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Compress:
+    """Fewer channels.
+
+    Attributes:
+        time: of one call of one row, as a share of what it takes before, above 0 and below 1.
+        tile: numbers of channels that stay are multiples of it.
+        keep: products whose channels all stay: names with wildcards, `op:MatMul`, `scope:layers.0`.
+    """
+
+    time: float = 0.8
+    tile: int = 16
+    keep: tuple[str, ...] = ()
+
+    name: ClassVar[str] = "compress"
+    lossy: ClassVar[bool] = True
+    after: ClassVar[tuple[str, ...]] = ("merge_first_call",)
+    expensive: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        if not 0 < self.time < 1:
+            raise RecipeError(f"time: expected a share above 0 and below 1, got {self.time}", cure="change the value")
+        if self.tile < 1:
+            raise RecipeError(f"tile: expected 1 or more, got {self.tile}", cure="change the value")
+
+    def apply(self, lowered: Lowered) -> Outcome:
+        """Take channels out until a call is as fast as wanted; see the module docstring.
+
+        Raises:
+            Refused: there are no calibration data, no channels can be taken out, or too few for the time.
+            RecipeError: `keep` names no product.
+        """
+        graphs.infer_shapes(lowered.model)
+        if stamped(lowered.model, self.name):
+            return Outcome(lowered)
+        axes, refused = self._axes(lowered)
+        streams = calibration_of(lowered, otherwise=f"leave {self.name} out").streams
+        cutting = _Cutting(self, lowered, axes, streams)
+        choice, after, cuts, ratio = cutting.within_time()
+        noises = noise_between(lowered, after, streams)
+        noise = max(noises[name] for name in lowered.data_outputs)
+        proof = () if after.batch_axis is None else (prove_rows(after),)
+        predicted = tuple(Point(point.time, decibels(point.loss)) for point in choice.points)
+        measured, last = Point(ratio, decibels(noise)), predicted[-1]
+        channels = [sum(each.before for each in cuts), sum(each.after for each in cuts)]
+        return Outcome(
+            after,
+            matched=len(axes),
+            rewritten=len(choice.options),
+            refused=tuple(refused),
+            records=proof,
+            detail=(
+                f"{measured.time:.2f} of the time, {last.time:.2f} predicted, {self.time:g} wanted; results "
+                f"{measured.noise_db:.1f} dB, {last.noise_db:.1f} dB predicted; channels {channels[0]} -> {channels[1]}"
+            ),
+            compression=Compression(tuple(cuts), predicted, measured),
+        )
+
+    def _axes(self, lowered: Lowered) -> tuple[list[InnerAxis], list[Refusal]]:
+        """Return the axes that may lose channels, and why those of other products may not.
+
+        Raises:
+            Refused: there are none.
+        """
+        axes, obstacles = inner_axes(lowered.model)
+        products = [axis.product for axis in axes] + [obstacle.product for obstacle in obstacles]
+        pinned = pinned_by(products, self.keep, "keep")
+        reasons = {obstacle.product: obstacle.reason for obstacle in obstacles}
+        for axis in axes:
+            if axis.name in pinned:
+                reasons[axis.product] = f"the recipe keeps {pinned[axis.name]}"
+            elif axis.width <= self.tile:
+                reasons[axis.product] = f"it reads {axis.width} channels, no more than a tile of {self.tile}"
+        refused = [
+            Refusal(reason, Location(node=str(node.name), op=node.op_type, source=graphs.source_of(node)))
+            for node, reason in reasons.items()
+        ]
+        free = [axis for axis in axes if axis.product not in reasons]
+        if not free:
+            shown = "; ".join(map(str, refused[:SHOWN_REASONS])) or "no product has constant weights"
+            raise Refused(
+                f"expected a product whose channels can be taken out, got none: {shown}",
+                cure=f"leave {self.name} out, or choose a smaller tile or less under keep",
+            )
+        return free, refused
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Axis:
+    """What is known of the channels of one product.
+
+    Attributes:
+        axis: the channels.
+        moments: C^T C over the calibration data.
+        weights: of the product, and a row for the bias.
+        left: what is left at each width that is offered.
+        options: these widths.
+    """
+
+    axis: InnerAxis
+    moments: Array
+    weights: Array
+    left: Mapping[int, Left]
+    options: Sequence[Option]
+
+
+class _Cutting:
+    """The compression of one graph."""
+
+    def __init__(
+        self, options: Compress, lowered: Lowered, axes: Sequence[InnerAxis], streams: Sequence[Sequence[Feed]]
+    ) -> None:
+        self.options, self.lowered, self.streams = options, lowered, streams
+        self.values = self._values(axes)
+        moments = channel_moments(lowered, axes, streams)
+        times = ChannelTimes(lowered.model, self.values, options.tile, options.name)
+        self.axes = [self._measured(axis, moments[axis.name], times) for axis in axes]
+
+    def within_time(self) -> tuple[Choice, Lowered, list[Cut], float]:
+        """Return a choice that is fast enough, the graph with it, its cuts, and its time as a share of that before.
+
+        Raises:
+            Refused: there is none; the message says what the nearest one takes, and what it costs.
+        """
+        whole = call_of(self.lowered.model, self.values)
+        (seconds,) = seconds_of([whole])
+        offered = {each.axis.name: each.options for each in self.axes}
+        aim, nearest = self.options.time, ""
+        for _ in range(ATTEMPTS):
+            choice = choose(offered, seconds, aim)
+            last = choice.points[-1]
+            if last.time > aim:
+                nearest = nearest or f"{last.time:.2f} at {decibels(last.loss):.1f} dB, both predicted, with everything"
+                break
+            after, cuts = self._cut(choice)
+            took, before = seconds_of([call_of(after.model, self.values), whole])
+            ratio = took / before
+            if ratio <= self.options.time + SLACK:
+                return choice, after, cuts, ratio
+            nearest = f"{ratio:.2f}, measured, at {decibels(last.loss):.1f} dB, predicted,"
+            aim -= ratio - self.options.time
+        raise Refused(
+            f"expected channels to take out until a call takes {self.options.time:g} of its time, got {nearest} that "
+            "may be taken out",
+            cure="allow more time, keep less, choose a smaller tile, or list passes that save time in another way",
+        )
+
+    def _values(self, axes: Sequence[InnerAxis]) -> dict[str, Numbers]:
+        """Return what all inputs, and all values that channels are computed from, are in the last probed call."""
+        names = [str(value.name) for axis in axes for value in axis.sources if value.producer() is not None]
+        *_, last = run_streams(exposed(self.lowered, names), [self._probe])
+        return {**last.outputs, **last.feed}
+
+    @property
+    def _probe(self) -> Sequence[Feed]:
+        return max(self.streams, key=len)[:PROBE_CALLS]
+
+    def _measured(self, axis: InnerAxis, moments: Array, times: ChannelTimes) -> _Axis:
+        """Return what an axis may lose, what that saves, and how much of the loss the graph's results show."""
+        widths, weights = times.offered(axis), affine_weights(axis)
+        left = removed(moments, weights, axis.width, [each.channels for each in widths])
+        known = _Axis(axis, moments, weights, left, ())
+        if not widths:
+            return known
+        shown = self._shown(known, widths[len(widths) // 2].channels)
+        options = [Option(each.channels, each.seconds, shown * left[each.channels].share) for each in widths]
+        return dataclasses.replace(known, options=options)
+
+    def _shown(self, known: _Axis, width: int) -> float:
+        """Return the noise of the graph's results beside the error of one product's, both shares of power."""
+        share = known.left[width].share
+        trial = dataclasses.replace(self.lowered, model=graphs.clone(self.lowered.model))
+        self._write(trial, known, width)
+        noises = noise_between(self.lowered, trial, [self._probe])
+        noise = float(np.mean([noises[name] for name in self.lowered.data_outputs]))
+        return noise / share if share > 0 else 0.0
+
+    def _write(self, lowered: Lowered, known: _Axis, width: int) -> tuple[InnerAxis, Array]:
+        """Take channels out of a graph, weights fitted in closed form; return the axis in it, and these weights."""
+        (axis,) = [other for other in inner_axes(lowered.model)[0] if other.name == known.axis.name]
+        kept = known.left[width].kept
+        cut(lowered.model, axis, kept, self.options.name)
+        weights = fitted(known.moments, known.weights, known.axis.width, kept)
+        set_weights(lowered.model, axis.product, weights, self.options.name)
+        graphs.infer_shapes(lowered.model)
+        return axis, weights
+
+    def _cut(self, choice: Choice) -> tuple[Lowered, list[Cut]]:
+        """Return the graph with a choice, each product fitted to what it is fed behind the cuts in front of it."""
+        lowered = dataclasses.replace(self.lowered, model=graphs.clone(self.lowered.model))
+        cuts = list[Cut]()
+        for known in self.axes:
+            option, source = choice.options.get(known.axis.name), graphs.source_of(known.axis.product)
+            before = known.axis.width
+            if option is None:
+                cuts.append(Cut(known.axis.name, source, before, before))
+                continue
+            axis, weights = self._write(lowered, known, option.channels)
+            error = self._refit(lowered, axis, weights)
+            alone = known.left[option.channels].share
+            figures = [decibels(share) for share in (alone, error**2, option.loss)]
+            cuts.append(Cut(known.axis.name, source, before, option.channels, 1e3 * option.seconds, *figures))
+        return lowered, cuts
+
+    def _refit(self, lowered: Lowered, axis: InnerAxis, weights: Array) -> float:
+        """Fit a product to the original's results, and return its relative error |Y - C O| / |Y|."""
+        behind = graphs.bias_behind(axis.product)
+        result = str((axis.product if behind is None else behind[0]).outputs[0].name)
+        none = np.zeros(weights.shape[1])
+        read, has_bias = str(axis.read.name), behind is not None
+        parts = output_moments(self.lowered, result, none, lowered, read, self.streams, with_ones=has_bias)
+        chosen = refitted(*parts, weights)
+        if chosen is not weights:
+            set_weights(lowered.model, axis.product, chosen, self.options.name)
+        return (parts[0] + parts[1]).error(chosen)
