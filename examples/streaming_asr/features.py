@@ -22,12 +22,14 @@ BINS = 80
 CALL_FRAMES = 67
 """Feature frames per chunk."""
 
-HOP_FRAMES = 64
-"""Feature frames between the starts of two chunks; the last 3 frames of a chunk are the first 3 of the next."""
+SHARED_FRAMES = 3
+"""The last feature frames of a chunk, which are the first of the next one."""
+
+HOP_FRAMES = CALL_FRAMES - SHARED_FRAMES
+"""Feature frames between the starts of two chunks."""
 
 HOP_SAMPLES = HOP_FRAMES * SHIFT_SAMPLES
-CHUNK_SAMPLES = (CALL_FRAMES - 1) * SHIFT_SAMPLES + FRAME_SAMPLES
-"""Samples that one chunk depends on."""
+"""Samples between the starts of two chunks."""
 
 SILENT_FRAME_VALUE = float(np.log(np.finfo(np.float32).eps))
 """Every bin of a frame of zero samples: the floor under the logarithm."""
@@ -47,18 +49,24 @@ def _filterbank() -> Any:
     return kaldi_native_fbank.OnlineFbank(options)
 
 
-def chunk_count(samples: int) -> int:
+def samples_of(frames: int) -> int:
+    """Return the number of samples that consecutive feature frames, at least 1, depend on."""
+    return (frames - 1) * SHIFT_SAMPLES + FRAME_SAMPLES
+
+
+def chunk_count(samples: int, frames: int = CALL_FRAMES) -> int:
     """Return the number of chunks that a recording fills after padding.
 
     Args:
         samples: length of the recording, in samples.
+        frames: feature frames per chunk, of which the next one repeats 3.
 
     Returns:
         The smallest number of chunks that covers every sample; 0 for an empty recording.
     """
     if samples <= 0:
         return 0
-    return 1 + max(0, -(-(samples - CHUNK_SAMPLES) // HOP_SAMPLES))
+    return 1 + max(0, -(-(samples - samples_of(frames)) // ((frames - SHARED_FRAMES) * SHIFT_SAMPLES)))
 
 
 def pad_to_chunks(samples: Samples) -> Samples:
@@ -71,7 +79,7 @@ def pad_to_chunks(samples: Samples) -> Samples:
         float32 [(chunks - 1) * 10240 + 10960], or an empty array for an empty recording.
     """
     chunks = chunk_count(len(samples))
-    full = (chunks - 1) * HOP_SAMPLES + CHUNK_SAMPLES if chunks else 0
+    full = samples_of((chunks - 1) * HOP_FRAMES + CALL_FRAMES) if chunks else 0
     return np.pad(samples, (0, full - len(samples)))
 
 
@@ -95,13 +103,17 @@ def log_mel(samples: Samples) -> Frames:
 class FeatureStream:
     """Converts samples, as they arrive, to full feature chunks.
 
-    A chunk is float32 [67, 80]; its first 3 frames repeat the last 3 of the chunk before. `push` returns the complete
-    chunks, `finish` pads with zero samples and returns the last one. Between calls the stream keeps less than one chunk
-    of frames.
+    A chunk is float32 [frames, 80]; its first 3 frames repeat the last 3 of the chunk before. `push` returns the
+    complete chunks, `finish` pads with zero samples and returns the last one. Between calls the stream keeps less than
+    one chunk of frames.
+
+    Args:
+        frames: feature frames per chunk, at least 4.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, frames: int = CALL_FRAMES) -> None:
         self._filterbank = _filterbank()
+        self._call_frames = frames
         self._taken_frames = 0
         self._samples = 0
         self._chunks = 0
@@ -115,7 +127,7 @@ class FeatureStream:
             samples: float32 [samples], any length, 16 kHz, amplitudes in [-1, 1].
 
         Returns:
-            The completed chunks, each float32 [67, 80], in order; often none.
+            The completed chunks, each float32 [frames, 80], in order; often none.
 
         Raises:
             ValueError: if `samples` is not a vector of float32, or the stream is finished.
@@ -143,17 +155,19 @@ class FeatureStream:
             The last chunk, or nothing when every sample is already in a chunk.
         """
         missing = 0
-        if chunk_count(self._samples) > self._chunks:
-            missing = chunk_count(self._samples) * HOP_SAMPLES - HOP_SAMPLES + CHUNK_SAMPLES - self._samples
+        count = chunk_count(self._samples, self._call_frames)
+        if count > self._chunks:
+            hop = self._call_frames - SHARED_FRAMES
+            missing = samples_of((count - 1) * hop + self._call_frames) - self._samples
         chunks = self.push(np.zeros(missing, np.float32))
         self._finished = True
         return chunks
 
     def _full_chunks(self) -> list[Frames]:
         chunks = []
-        while len(self._frames) >= CALL_FRAMES:
-            chunks.append(np.stack(self._frames[:CALL_FRAMES]))
-            del self._frames[:HOP_FRAMES]
+        while len(self._frames) >= self._call_frames:
+            chunks.append(np.stack(self._frames[: self._call_frames]))
+            del self._frames[: self._call_frames - SHARED_FRAMES]
         self._chunks += len(chunks)
         return chunks
 
