@@ -65,16 +65,9 @@ class HoistInvariants:
         """Compute values that are the same in every call only once per stream; see the module docstring.
 
         Raises:
-            Refused: an input is none, calls give new frames of a cache alone, or nothing is computed of the inputs
-                alone that can be kept.
+            Refused: an input is none, or nothing is computed of the inputs alone that can be kept.
         """
         model = lowered.model
-        if written := [cache for cache in lowered.caches if not cache.kind.is_given_whole]:
-            raise Refused(
-                f"expected caches that are given whole, got {written[0].kind.name}",
-                cure="list hoist_invariants, or the pass behind which calls give new frames alone, not both",
-                place=Location(graph=lowered.graph, axis=written[0].axis),
-            )
         invariant_inputs = [self._named(lowered, name) for name in self.inputs]
         axes = {
             padded_axis.axis: padded_axis

@@ -8,6 +8,7 @@ import onnx.parser
 import onnx_ir as ir
 import pytest
 
+from compiler.checker.check import check
 from compiler.errors import RecipeError, Refused
 from compiler.graph import model as graphs
 from compiler.graph.runners.choose import runners_of
@@ -216,8 +217,6 @@ def test_caches_are_appended_to_beside_what_is_padded_otherwise() -> None:
     feed = fed("seq2seq", random, np.array([HEARD, 2, HEARD - 1]))
     tokens = random.integers(0, LABELS, (ROWS, frames))
     require_said(after, "seq2seq", feed, tokens)
-    with pytest.raises(Refused, match="expected caches that are given whole, got left-aligned caches to which"):
-        HoistInvariants(("encoded",), HEARD).apply(after)
 
 
 def test_caches_are_appended_to_behind_a_text() -> None:
@@ -231,6 +230,22 @@ def test_caches_are_appended_to_behind_a_text() -> None:
         if node.op_type == "Where" and node.inputs[1] in set(after.model.graph.inputs)
     ]
     assert not cleaned  # of caches, whose free slots hold zeros
+
+
+@pytest.mark.parametrize(("kind", "given", "slots"), [("seq2seq", "encoded", HEARD), ("text", "text", LETTERS)])
+def test_values_are_kept_beside_caches_to_which_calls_append(kind: str, given: str, slots: int) -> None:
+    """A call gives new frames of the caches, and hands on whole what was computed once."""
+    appended = AppendStates().apply(lowered(kind, "pack_states")).lowered
+    before = ir.serde.serialize_model(copy_of(appended).model)
+    outcome = HoistInvariants((given,), slots).apply(appended)
+    after, (record,) = outcome.lowered, outcome.records
+    assert check(before, ir.serde.serialize_model(after.model), record) == outcome.rewritten == 2
+    random = np.random.default_rng(3)
+    tokens = random.integers(0, LABELS, (ROWS, 18))
+    require_said(after, kind, fed(kind, random, np.array([slots, 2, slots - 1])), tokens)
+    shapes = {str(value.name): list(map(str, value.shape or ())) for value in after.model.graph.outputs}
+    assert all("time" in shapes[state.output] for state in after.states if state.cache)
+    assert [state.input for state in after.states if not state.cache] == ["once", "once_2", "begun"]
 
 
 def test_later_calls_compute_none_of_it() -> None:

@@ -99,9 +99,10 @@ def listening(*passes: str | dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_a_decoder_computes_keys_and_values_of_what_was_heard_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_front", [[], ["append_states"]], ids=["caches given whole", "caches appended to"])
+def test_a_decoder_computes_keys_and_values_of_what_was_heard_once(tmp_path: Path, in_front: list[str]) -> None:
     once = {"hoist_invariants": {"inputs": ["encoded"], "slots": HEARD}}
-    graph = listening("standard", once, "simplify")
+    graph = listening("standard", *in_front, once, "simplify")
     project, bundle = built(tmp_path, graph, "sentences", 25)
     random = np.random.default_rng(7)
     with runtime_lite.Runtime() as runtime:
