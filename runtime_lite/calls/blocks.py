@@ -128,9 +128,11 @@ class Block:
         rows: number of rows.
         room: number of rows that its memory has, at least `rows`.
         sharers: the states in it, if there are several.
+        unused: the first row that is to be filled again before the next run, as the streams in front of it were new
+            when it was filled; None for none.
     """
 
-    __slots__ = ("arrays", "pool", "room", "rows", "sharers")
+    __slots__ = ("arrays", "pool", "room", "rows", "sharers", "unused")
 
     def __init__(self, pool: "BlockPool", rows: int, room: int, arrays: dict[str, Any]) -> None:
         """Store the arrays."""
@@ -138,6 +140,7 @@ class Block:
         self.rows, self.room = rows, room
         self.arrays = arrays
         self.sharers: list[weakref.ref[StreamState]] = []
+        self.unused: int | None = None
 
     def rows_of(self, name: str, start: int, rows: int) -> Any:
         """Return a view of some rows of one state, as a buffer of the pool's memory."""
@@ -372,6 +375,15 @@ def leave(states: Sequence[StreamState]) -> None:
 
 def whole_block(carried: Sequence[Mapping[str, Array]], rows: int) -> Block | None:
     """Return the block of `rows` rows that the states of some streams fill, in their order; None without one."""
+    used = sum(values.rows for values in carried if isinstance(values, RowsOfBlock))
+    return leading_block(carried, rows) if used == rows else None
+
+
+def leading_block(carried: Sequence[Mapping[str, Array]], rows: int) -> Block | None:
+    """Return the block of `rows` rows whose first ones are the states of some streams, in their order; else None.
+
+    What lies in the rows behind them, be it of another stream, reaches no answer.
+    """
     block, start = None, 0
     for values in carried:
         if not isinstance(values, RowsOfBlock) or values.block.rows != rows or values.start != start:
@@ -380,7 +392,20 @@ def whole_block(carried: Sequence[Mapping[str, Array]], rows: int) -> Block | No
             return None
         block = values.block
         start += values.rows
-    return block if start == rows else None
+    return block
+
+
+def by_place(carried: Sequence[Mapping[str, Array]]) -> list[int]:
+    """Return the order in which states of some streams lie in memory, as their indices: block by block, row by row.
+
+    Streams that run together again find their states in the order of the block, in whatever order they come.
+    """
+    first: dict[int, int] = {}
+    places = []
+    for index, values in enumerate(carried):
+        block, start = (id(values.block), values.start) if isinstance(values, RowsOfBlock) else (-1, index)
+        places.append((first.setdefault(block, index), start, index))
+    return [index for _, _, index in sorted(places)]
 
 
 def joined(pool: BlockPool, carried: Sequence[Mapping[str, Array]], rows: int) -> Mapping[str, Any]:

@@ -72,7 +72,6 @@ class Bucket:
 
     Attributes:
         rows: size of the batch axis; 1 without one.
-        room: number of rows that its memory has.
         shapes: static shape of every input by name.
         dtypes: dtype of every input by name.
         answered: the outputs of role data with their static shapes.
@@ -86,7 +85,6 @@ class Bucket:
         """Compute the shapes; no buffers are allocated yet."""
         self.graph, self.sizes, self._within = graph, dict(sizes), within
         self.rows = 1 if graph.batch_axis is None else self.sizes[graph.batch_axis]
-        self.room: int = self.rows if within is None else within.room
         self.shapes = {tensor.name: static_shape(tensor.shape, self.sizes) for tensor in graph.inputs}
         shapes = [(tensor, static_shape(tensor.shape, self.sizes)) for tensor in graph.outputs]
         self.answered = tuple(pair for pair in shapes if pair[0].role == "data")

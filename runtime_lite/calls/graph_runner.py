@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from runtime_lite.calls.blocks import HOST, Block, BlockPool, joined, leave, settle, share
+from runtime_lite.calls.blocks import HOST, Block, BlockPool, by_place, joined, leading_block, leave, settle, share
 from runtime_lite.calls.bucket import Bucket, Buffers, cut_outputs, full_feed, places_of_outputs
 from runtime_lite.calls.feeds import Feed, FeedCheck, RowLengths, check_ragged_feed, part_of_feed
 from runtime_lite.calls.in_place import Writer, after_run, hand_over, homes, is_in_place
@@ -170,6 +170,8 @@ class GraphRunner:
         if [feed.rows for feed in feeds] != [state.rows for state in states]:
             rows = f"{[feed.rows for feed in feeds]} rows fed to states of {[state.rows for state in states]}"
             _refuse(where, "a state for the rows of every feed", rows, "give each feed its own stream's state")
+        order = by_place([state.values for state in states])
+        feeds, states = [feeds[index] for index in order], [states[index] for index in order]
         if self._has_held:
             check_lengths(where, self.graph, [feed.sizes for feed in feeds], states)
         bucket = self._bucket(where, feeds, sizes)
@@ -184,7 +186,8 @@ class GraphRunner:
             bucket.lose()
             raise
         bucket.give_back(buffers)
-        return list(zip(answers, after, strict=True))
+        steps = dict(zip(order, zip(answers, after, strict=True), strict=True))
+        return [steps[index] for index in range(len(steps))]
 
     def _run_replaced(
         self, bucket: Bucket, buffers: Buffers, feeds: Sequence[Feed], states: Sequence[StreamState], fill: float
@@ -216,11 +219,13 @@ class GraphRunner:
 
         The new frames of the run are written into these rows later.
         """
-        held = homes(writer, self._blocks, states, bucket.room)
+        held = homes(writer, self._blocks, states, bucket.rows)
         after = next_states(self.graph, states, held, [feed.sizes for feed in feeds])  # refused if they do not fit
         outputs = places_of_outputs(bucket, feeds, buffers.outputs)
         state_outputs = self._blocks.memory.empty(bucket.given)
-        together = joined(self._blocks, [rows.views() for rows in held], bucket.rows)
+        block = leading_block(held, bucket.rows)
+        views = [rows.views() for rows in held]
+        together = joined(self._blocks, views, bucket.rows) if block is None else block.arrays
         inputs = full_feed(bucket, feeds, states, together, buffers.inputs, fill)
         self.executor.run(bucket.sizes, inputs, outputs | state_outputs)
         answers = cut_outputs(self.name, bucket, outputs, feeds)

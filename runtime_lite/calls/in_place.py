@@ -12,7 +12,17 @@ import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from runtime_lite.calls.blocks import Block, BlockPool, RowsOfBlock, buffer_of, leave, rows_of, share, whole_block
+from runtime_lite.calls.blocks import (
+    LEAST_USED,
+    Block,
+    BlockPool,
+    RowsOfBlock,
+    buffer_of,
+    leading_block,
+    leave,
+    rows_of,
+    share,
+)
 from runtime_lite.calls.feeds import Feed
 from runtime_lite.calls.state import StreamState
 from runtime_lite.executors.memory import Memory
@@ -113,6 +123,16 @@ class Writer:
                 new_state = rows_of(added.outputs[output], rows_at, added.first, added.rows)
                 rows_of(places[name], rows_at, start, added.rows)[...] = new_state
 
+    def fill(self, block: Block, used: int) -> None:
+        """Fill the rows of a block behind the first `used` ones, which are those of streams; see `homes`."""
+        pool = block.pool
+        for name in block.arrays:
+            if pool.rows_at[name] is not None:
+                is_whole = any(name == whole for whole, _, _ in self._whole)
+                source = block.rows_of(name, 0, 1) if is_whole else buffer_of(pool.initial(1), name)
+                for row in range(used, block.rows):
+                    pool.memory.copy(block.rows_of(name, row, 1), source)
+
 
 class HeldRows(RowsOfBlock):
     """State arrays by graph input: rows of a block, and outputs of the last call that are not written there yet.
@@ -186,10 +206,13 @@ def is_in_place(graph: Graph) -> bool:
 
 
 def homes(writer: Writer, pool: BlockPool, states: Sequence[StreamState], rows: int) -> list[HeldRows]:
-    """Return the states of streams that are to run together as rows of blocks, with all outputs of calls written.
+    """Return the states of streams that are to run together as rows of a block, with all outputs of calls written.
 
-    Rows that other states still need are copied. Rows of several streams that fill a bucket but lie in different blocks
-    are copied into one block, where they stay.
+    Rows that other states still need are copied. Rows of several streams that do not lie together are copied into the
+    first rows of one block, where they stay: nothing is copied while the same streams run together. Free rows behind
+    them are those of a new stream, except for states that calls return whole, which are the first row's: a graph may
+    compute something in the first call of a stream, and is not to do it for free rows in every call. Streams that use
+    too little of a block stay where they are.
 
     Args:
         writer: the writer of the graph to run.
@@ -200,17 +223,27 @@ def homes(writer: Writer, pool: BlockPool, states: Sequence[StreamState], rows: 
     carried = [state.values for state in states]  # each read once: others may let a state lie elsewhere meanwhile
     at_rest = [values if isinstance(values, HeldRows) and values.rest() else None for values in carried]
     held = [rows_at_rest for rows_at_rest in at_rest if rows_at_rest is not None]
-    fills = sum(state.rows for state in states) == rows
-    if len(held) == len(states) and (len(states) == 1 or not fills or whole_block(held, rows) is not None):
-        return held
-    together = pool.take(rows) if fills and len(states) > 1 else None
+    used = sum(state.rows for state in states)
+    if len(held) == len(states):
+        block = leading_block(held, rows)
+        if block is not None and block.unused is not None:
+            writer.fill(block, block.unused)
+            block.unused = None
+        if block is not None or used == rows == states[0].rows:
+            return held
+    if used * LEAST_USED < rows:
+        return [
+            _copied(writer, state, pool.take(state.rows), 0) if rows_at_rest is None else rows_at_rest
+            for state, rows_at_rest in zip(states, at_rest, strict=True)
+        ]
+    together = pool.take(rows)
     placed, start = [], 0
-    for state, rows_at_rest in zip(states, at_rest, strict=True):
-        if together is not None:
-            placed.append(_copied(writer, state, together, start))
-        else:
-            placed.append(_copied(writer, state, pool.take(state.rows), 0) if rows_at_rest is None else rows_at_rest)
+    for state in states:
+        placed.append(_copied(writer, state, together, start))
         start += state.rows
+    if start < rows:
+        writer.fill(together, start)
+        together.unused = start
     return placed
 
 

@@ -20,7 +20,9 @@ from runtime_lite.calls.blocks import (
     BlockPool,
     HostBytes,
     RowsOfBlock,
+    by_place,
     joined,
+    leading_block,
     leave,
     room_for,
     rows_of,
@@ -92,8 +94,9 @@ def test_a_block_is_whole_only_where_all_of_it_lies_in_order() -> None:
     other = [state.values for state in states_in(written(pool), (1, 1, 1, 1))]
     plain = [{"keys": np.zeros((1, *ROW_SHAPE), np.float32)}]
     assert whole_block(four, 4) is not None and whole_block(other, 4) is not None
+    assert whole_block(four[:3], 4) is None
+    assert leading_block(four[:3], 4) is whole_block(four, 4)  # others may lie behind
     for carried in (
-        four[:3],
         four[1:],
         [four[1], four[0], four[2], four[3]],
         [*four[:3], other[3]],
@@ -101,9 +104,17 @@ def test_a_block_is_whole_only_where_all_of_it_lies_in_order() -> None:
         [*four[:3], *plain],
         plain,
     ):
-        assert whole_block(carried, 4) is None
+        assert whole_block(carried, 4) is leading_block(carried, 4) is None
     (alone,) = settle(written(pool, 1), (1,))
     assert whole_block([alone], 1) is alone.block and whole_block([alone], 4) is None
+
+
+def test_the_order_of_states_in_memory_is_by_block_and_row() -> None:
+    pool = BlockPool(GRAPH)
+    four, two = ([state.values for state in states_in(written(pool, rows), (1,) * rows)] for rows in (4, 2))
+    plain = {"keys": np.zeros((1, *ROW_SHAPE), np.float32)}
+    assert by_place([four[2], two[1], four[0], two[0], four[3]]) == [2, 0, 4, 3, 1]
+    assert by_place([two[1], plain, four[3], plain, two[0]]) == [4, 0, 1, 3, 2]
 
 
 def test_a_block_comes_back_with_the_last_state_that_lies_in_it() -> None:

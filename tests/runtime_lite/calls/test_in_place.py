@@ -24,12 +24,14 @@ class Summing:
 
     def __init__(self) -> None:
         self.read: list[int] = []
+        self.totals: list[list[float]] = []
         self.fails = False
         self.meanwhile: Callable[[], None] = lambda: None
 
     def run(self, sizes: Mapping[str, int], inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
         assert inputs["x"].shape == (sizes["batch"], sizes["time"], WIDTH)
         self.read.append(inputs["keys"].ctypes.data)
+        self.totals.append(inputs["total"][:, 0].tolist())
         self.meanwhile()
         for row, (length, new) in enumerate(zip(inputs["past_length"], inputs["time_length"], strict=True)):
             for name, at in (("keys", 0), ("values", 1)):  # free slots hold zeros
@@ -221,6 +223,45 @@ def test_streams_that_fill_a_bucket_come_to_lie_together_and_stay(runner: GraphR
         [0, 1, 2, 7, 8],
         *([10 * r, 10 * r + 1, 10 * r + 2, 8] for r in (1, 2, 3)),
     ]
+
+
+def test_streams_that_leave_rows_free_lie_together_too_in_whatever_order_they_come(
+    runner: GraphRunner, summing: Summing
+) -> None:
+    states = dict(enumerate(runner.initial_state(1) for _ in range(3)))
+    for number, order in enumerate(([0, 1, 2], [2, 0, 1], [1, 2, 0], [0, 2, 1])):
+        feeds = [feed(runner, 10 * stream + number) for stream in order]
+        got, after = stepped(runner, [states[stream] for stream in order], feeds, 4)
+        assert got == [said(10 * s + number, [10.0 * s + before for before in range(number)]) for s in order]
+        states |= dict(zip(order, after, strict=True))
+    assert len(set(summing.read)) == 1
+    assert [held(states[stream]) for stream in range(3)] == [[10 * s + n for n in range(4)] for s in range(3)]
+    feeds = [feed(runner, 7), feed(runner, 7)]
+    _, (states[0], states[1]) = stepped(runner, [states[0], states[1]], feeds, 2)  # one pauses
+    _, after = stepped(runner, [states[stream] for stream in range(3)], [feed(runner, 8)] * 3, 4)
+    assert [held(state)[4:] for state in after] == [[7, 8], [7, 8], [8]]
+
+
+def test_a_free_row_is_not_new_where_the_streams_are_not(runner: GraphRunner, summing: Summing) -> None:
+    """What calls return whole may say that a stream is new, and a graph compute more for it."""
+    states = [runner.initial_state(1) for _ in range(3)]
+    for number in (1.0, 2.0, 3.0):
+        _, states = stepped(runner, states, [feed(runner, number)] * 3, 4)
+    assert summing.totals == [[0, 0, 0, 0], [1, 1, 1, 1], [3, 3, 3, 1]]
+    _, states = stepped(runner, [*states[:2], runner.initial_state(1)], [feed(runner, 4)] * 3, 4)  # one joins
+    assert summing.totals[-1] == [6, 6, 0, 6]
+    assert [held(state) for state in states] == [[1, 2, 3, 4], [1, 2, 3, 4], [4]]
+
+
+def test_a_stream_that_would_hold_most_of_a_block_for_nothing_does_not_lie_in_it(
+    summing: Summing, kind: StateKind
+) -> None:
+    runner = GraphRunner("g", in_place_graph((8,), kind=kind), summing, check_finite=True)
+    states = [runner.initial_state(1)]
+    for number in (1.0, 2.0):
+        _, states = stepped(runner, states, [feed(runner, number)], 8)
+    assert isinstance(states[0].values, HeldRows)
+    assert (held(states[0]), states[0].values.block.rows) == ([1, 2], 1)
 
 
 @pytest.mark.parametrize(("least", "rows"), [(blocks.LEAST_USED, 4), (1, 1)])
