@@ -98,6 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     triton.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory or .tar file")
     triton.add_argument("repository", type=Path, metavar="MODEL_FOLDER", help="folder of the models, made if need be")
     triton.add_argument("--name", help="name of the model (default: the bundle's)")
+    triton.add_argument("--recordings", action="store_true", help="models of whole recordings, too, decoupled")
     triton.add_argument("--threads", type=_positive, default=1, help="threads of one run (default 1)")
     triton.add_argument("--workers", type=_positive, default=1, help="runs at once (default 1)")
     triton.add_argument("--max-streams", type=_positive, default=1024, help="streams open at once (default 1024)")
@@ -184,6 +185,7 @@ def _triton(options: argparse.Namespace) -> None:
         workers=options.workers,
         max_streams=options.max_streams,
         idle_s=options.idle_s,
+        recordings=options.recordings,
     )
     for folder in written:
         print(folder)

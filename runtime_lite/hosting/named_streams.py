@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from runtime_lite.calls.pipeline import Runnable
 from runtime_lite.calls.state_bytes import MOST_CHUNKS, generation_in
 from runtime_lite.errors import BadInput, StreamLost, show
 from runtime_lite.format.arrays import Array
@@ -103,6 +104,16 @@ class _Placed:
     is_leaving: bool = False
 
 
+def rows_of(runner: Runnable, feeds: Mapping[str, Array]) -> int:
+    """Return the number of rows of a feed; 1 if it is wrong, which its check finds later."""
+    for name, at in runner.fed.items():
+        array = feeds.get(name) if isinstance(feeds, Mapping) else None
+        if at is not None and isinstance(array, np.ndarray) and array.ndim > at:
+            rows: int = array.shape[at]
+            return max(1, min(rows, runner.most_rows))
+    return 1
+
+
 class NamedStreams:
     """The streams of one graph by their callers' names.
 
@@ -161,7 +172,7 @@ class NamedStreams:
         """
         is_repeat = place.start and self._has_newest(place, feeds)
         if place.start and not is_repeat:
-            self.open(place.stream, place.generation, self._rows_of(feeds), priority)
+            self.open(place.stream, place.generation, rows_of(self._model.asked(self._graph), feeds), priority)
         placed = self._known(place.stream, place.generation)
         try:
             ticket = self._queue(placed, place, feeds, deadline_ms)
@@ -387,16 +398,6 @@ class NamedStreams:
             return False
         with placed.lock:
             return _newest(placed, place.number, feeds) is not None
-
-    def _rows_of(self, feeds: Mapping[str, Array]) -> int:
-        """Return the number of rows of a feed; 1 if it is wrong, which its check finds later."""
-        runner = self._model.asked(self._graph)
-        for name, at in runner.fed.items():
-            array = feeds.get(name) if isinstance(feeds, Mapping) else None
-            if at is not None and isinstance(array, np.ndarray) and array.ndim > at:
-                rows: int = array.shape[at]
-                return max(1, min(rows, runner.most_rows))
-        return 1
 
     def _forget(self, name: Name, placed: _Placed) -> None:
         """End a stream whose first chunk was refused, as if nobody had started it."""

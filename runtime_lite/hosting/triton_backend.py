@@ -37,6 +37,7 @@ from runtime_lite.errors import (
 )
 from runtime_lite.format.arrays import Array
 from runtime_lite.hosting.named_streams import NamedStreams, Place
+from runtime_lite.model import Model
 from runtime_lite.runtime import Runtime
 from runtime_lite.scheduling.task import BULK, INTERACTIVE, UTTERANCE
 from runtime_lite.serving.request import Outputs
@@ -75,9 +76,9 @@ class Tensor(Protocol):
 
 
 class Sender(Protocol):
-    """Sends the response to one request."""
+    """Sends the responses to one request."""
 
-    def send(self, response: Any, flags: int) -> None: ...
+    def send(self, response: Any = None, flags: int = 0) -> None: ...
     def is_cancelled(self) -> bool: ...
 
 
@@ -97,11 +98,12 @@ class HostedModel(NamedTuple):
     """The options of a model, which its configuration contains.
 
     Attributes:
-        graph: name of the graph that it serves.
+        graph: name of the graph that it serves; of a voice, that of its step.
         threads: threads of one run.
         workers: runs in flight at once.
         max_streams: streams that may be open at once.
         idle_s: seconds without a chunk after which a stream ends.
+        parts: what has many responses to a request, `voice` or `recording`; empty for one response to each.
     """
 
     graph: str
@@ -109,6 +111,85 @@ class HostedModel(NamedTuple):
     workers: int
     max_streams: int
     idle_s: float
+    parts: str = ""
+
+
+class Opened(NamedTuple):
+    """What a model has once it is loaded.
+
+    Attributes:
+        utils: the server's module for models.
+        options: those of its configuration.
+        runtime: with the bundle alone.
+        model: the bundle, every bucket of which has run once.
+    """
+
+    utils: Any
+    options: HostedModel
+    runtime: Runtime
+    model: Model
+
+    @classmethod
+    def by(cls, args: Mapping[str, str]) -> "Opened":
+        """Open the bundle of a model and run every bucket once, so that no request waits for a session.
+
+        Args:
+            args: `model_config` as JSON, `model_repository` and `model_version`.
+
+        Raises:
+            RuntimeLiteError: the bundle is refused.
+        """
+        import triton_python_backend_utils as utils  # in the server's process alone
+
+        parameters = json.loads(args["model_config"])["parameters"]
+        options = _options_of({name: value["string_value"] for name, value in parameters.items()})
+        runtime = Runtime(options.threads, workers=options.workers, max_streams=options.max_streams)
+        folder = Path(args["model_repository"], args["model_version"])
+        return cls(utils, options, runtime, runtime.load(folder / BUNDLE, warm_up=True))
+
+    def response(self, arrays: Mapping[str, Array]) -> Any:
+        """Return a response with arrays."""
+        tensors = [self.utils.Tensor(name, np.ascontiguousarray(array)) for name, array in arrays.items()]
+        return self.utils.InferenceResponse(tensors)
+
+    def send_error(self, sender: Sender, error: Exception) -> None:
+        """Send the last response to a request, which has failed."""
+        code = next((code for kind, code in CODES if isinstance(error, kind)), "INTERNAL")
+        told = self.utils.TritonError(f"{type(error).__name__}: {error}", getattr(self.utils.TritonError, code))
+        self.send_last(sender, self.utils.InferenceResponse([], told))
+
+    def send_last(self, sender: Sender, response: Any = None) -> None:
+        """Send the last response to a request; without one, say that there are no more."""
+        flags = self.utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+        if response is None:
+            sender.send(flags=flags)
+        else:
+            sender.send(response, flags=flags)
+
+
+class Asked(NamedTuple):
+    """What a request says.
+
+    Attributes:
+        feeds: arrays by input, in memory of their own.
+        parameters: by name.
+        deadline_ms: from now on; None for none.
+    """
+
+    feeds: dict[str, Array]
+    parameters: dict[str, Any]
+    deadline_ms: float | None
+
+    @classmethod
+    def by(cls, request: Request) -> "Asked":
+        """Read a request."""
+        feeds = {tensor.name(): np.array(tensor.as_numpy()) for tensor in request.inputs()}  # the server's own memory
+        return cls(feeds, json.loads(request.parameters() or "{}"), request.timeout() / 1e3 or None)
+
+    @property
+    def priority(self) -> Any:
+        """The runtime's priority."""
+        return self.parameters.get("runtime_priority", 0)
 
 
 class _Flight(NamedTuple):
@@ -122,22 +203,13 @@ class TritonPythonModel:
     """One graph of a bundle; the server makes one object per instance."""
 
     def initialize(self, args: Mapping[str, str]) -> None:
-        """Open the bundle and run every bucket once, so that no request waits for a session.
-
-        Args:
-            args: `model_config` as JSON, `model_repository` and `model_version`.
+        """Open the bundle, as `Opened` says.
 
         Raises:
             RuntimeLiteError: the bundle is refused, and the server does not load the model.
         """
-        import triton_python_backend_utils as utils  # in the server's process alone
-
-        self._utils = utils
-        parameters = json.loads(args["model_config"])["parameters"]
-        options = _options_of({name: value["string_value"] for name, value in parameters.items()})
-        self._runtime = Runtime(options.threads, workers=options.workers, max_streams=options.max_streams)
-        folder = Path(args["model_repository"], args["model_version"])
-        self._model = self._runtime.load(folder / BUNDLE, warm_up=True)
+        self._opened = Opened.by(args)
+        self._utils, options, self._runtime, self._model = self._opened
         self._graph = options.graph
         has_states = bool(self._model.runner(options.graph).graph.states)
         self._streams = NamedStreams(self._model, options.graph, options.idle_s) if has_states else None
@@ -154,7 +226,7 @@ class TritonPythonModel:
             try:
                 ticket = self._submit(request)
             except Exception as error:  # noqa: BLE001 - one request must not take its neighbours along
-                self._send_error(sender, error)
+                self._opened.send_error(sender, error)
                 continue
             self._numbers = number = self._numbers + 1
             self._flying[number] = _Flight(ticket, sender, list(request.requested_output_names()), time.monotonic())
@@ -169,10 +241,7 @@ class TritonPythonModel:
         self._runtime.close()
 
     def _submit(self, request: Request) -> Ticket[Outputs]:
-        feeds = {tensor.name(): np.array(tensor.as_numpy()) for tensor in request.inputs()}  # the server's own memory
-        deadline_ms = request.timeout() / 1e3 or None
-        parameters = json.loads(request.parameters() or "{}")
-        priority = parameters.get("runtime_priority", 0)
+        feeds, parameters, deadline_ms = asked = Asked.by(request)
         if self._streams is None:
             service = SERVICES.get(parameters.get("service", INTERACTIVE.name))
             if service is None:
@@ -180,14 +249,16 @@ class TritonPythonModel:
                     f"{self._graph}: expected service as one of {', '.join(SERVICES)}, "
                     f"got {show(parameters['service'])}; leave it out"
                 )
-            return self._model.submit(feeds, self._graph, service=service, deadline_ms=deadline_ms, priority=priority)
+            return self._model.submit(
+                feeds, self._graph, service=service, deadline_ms=deadline_ms, priority=asked.priority
+            )
         name, flags = request.correlation_id(), request.flags()
         if not name:
             raise BadInput(f"{self._graph}: expected a chunk of a stream, got no sequence id; name the stream by one")
         start = bool(flags & self._utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START)
         end = bool(flags & self._utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END)
         place = Place(name, start, end, parameters.get("chunk"), parameters.get("generation", 0))
-        return self._streams.submit(place, feeds, deadline_ms, priority)
+        return self._streams.submit(place, feeds, deadline_ms, asked.priority)
 
     def _answer_all(self) -> None:
         """Send the answers of ended requests, and cancel requests whose callers have cancelled."""
@@ -215,18 +286,9 @@ class TritonPythonModel:
         try:
             outputs = flight.ticket.result()
             wanted = {name: outputs[name] for name in flight.wanted if name in outputs} or outputs
-            tensors = [self._utils.Tensor(name, np.ascontiguousarray(array)) for name, array in wanted.items()]
-            self._send(flight.sender, self._utils.InferenceResponse(tensors))
+            self._opened.send_last(flight.sender, self._opened.response(wanted))
         except Exception as error:  # noqa: BLE001 - whatever it is, its caller is told
-            self._send_error(flight.sender, error)
-
-    def _send_error(self, sender: Sender, error: Exception) -> None:
-        code = next((code for kind, code in CODES if isinstance(error, kind)), "INTERNAL")
-        told = self._utils.TritonError(f"{type(error).__name__}: {error}", getattr(self._utils.TritonError, code))
-        self._send(sender, self._utils.InferenceResponse([], told))
-
-    def _send(self, sender: Sender, response: Any) -> None:
-        sender.send(response, flags=self._utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+            self._opened.send_error(flight.sender, error)
 
 
 def _options_of(given: Mapping[str, str]) -> HostedModel:
@@ -236,4 +298,5 @@ def _options_of(given: Mapping[str, str]) -> HostedModel:
         int(given["workers"]),
         int(given["max_streams"]),
         float(given["idle_s"]),
+        given["parts"],
     )

@@ -109,7 +109,7 @@ def test_every_error_of_the_runtime_has_a_code(models: Mapping[str, TritonPython
     coded = {kind.__name__ for kind in kinds if any(issubclass(kind, known) for known, _ in CODES)}
     assert coded == {"BadInput", "Cancelled", "Overloaded", "Dropped", "ExecutorFailed", "StreamLost"}
     request = Request({})
-    models["plain"]._send_error(request, ZeroDivisionError("by zero"))
+    models["plain"]._opened.send_error(request, ZeroDivisionError("by zero"))
     assert fault(request.responses[0]) == ("ZeroDivisionError: by zero", TritonError.INTERNAL)
 
 

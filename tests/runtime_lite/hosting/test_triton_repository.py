@@ -11,6 +11,7 @@ from runtime_lite import BadInput, BundleRefused, read_bundle, write_tar
 from runtime_lite.format.manifest import DTYPES, Tensor
 from runtime_lite.hosting.triton_repository import TYPES, _tensor, write_repository
 from tests.runtime_lite.bundles import write_double_bundle, write_ragged_bundle, write_streaming_bundle
+from tests.runtime_lite.voice_bundle import write_voice_bundle
 
 STREAMING = """\
 name: "tiny"
@@ -24,7 +25,28 @@ parameters { key: "threads" value: { string_value: "1" } }
 parameters { key: "workers" value: { string_value: "2" } }
 parameters { key: "max_streams" value: { string_value: "1024" } }
 parameters { key: "idle_s" value: { string_value: "60.0" } }
+parameters { key: "parts" value: { string_value: "" } }
 """
+
+VOICE = """\
+name: "tiny_voice"
+backend: "python"
+max_batch_size: 0
+model_transaction_policy { decoupled: true }
+input [{ name: "text" data_type: TYPE_INT64 dims: [-1, -1] }]
+input [{ name: "tokens" data_type: TYPE_INT64 dims: [-1, -1] optional: true }]
+output [{ name: "sound" data_type: TYPE_FP32 dims: [-1] }]
+"""
+
+RECORDING = """\
+name: "tiny_recording"
+backend: "python"
+max_batch_size: 0
+model_transaction_policy { decoupled: true }
+input [{ name: "x" data_type: TYPE_FP32 dims: [-1, -1, 3, 2] }]
+output [{ name: "y" data_type: TYPE_FP32 dims: [-1, 3, 2] }]
+"""
+
 
 SERVER = '''
 """What a server does with a model: the folder of the model is all that it has of ours."""
@@ -49,6 +71,17 @@ assert sys.modules["runtime_lite"].__file__.startswith(model)
 assert not {"onnx", "onnx_ir", "torch", "compiler"} & set(sys.modules)
 print(request.responses[0].outputs["y"].shape)
 '''
+
+
+def test_what_has_many_answers_is_a_decoupled_model(tmp_path: Path) -> None:
+    *graphs, voice = write_repository(write_voice_bundle(tmp_path / "voice"), tmp_path / "models")
+    assert [model.name for model in graphs] == ["tiny_codec", "tiny_step"]
+    assert (voice / "config.pbtxt").read_text().startswith(VOICE)
+    streaming = write_streaming_bundle(tmp_path / "streaming")
+    model, recording = write_repository(streaming, tmp_path / "models", recordings=True)
+    assert (recording / "config.pbtxt").read_text().startswith(RECORDING)
+    assert "triton_parts" in (recording / "1" / "model.py").read_text()
+    assert "triton_backend" in (model / "1" / "model.py").read_text()
 
 
 def test_a_streaming_graph_is_one_model(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def module() -> ModuleType:
 
 
 class Request:
-    """One request and its sender, which takes one response."""
+    """One request and its sender."""
 
     def __init__(
         self,
@@ -92,10 +92,12 @@ class Request:
     def is_cancelled(self) -> bool:
         return self.cancelled.is_set()
 
-    def send(self, response: InferenceResponse, flags: int) -> None:
-        assert flags == FINAL
-        self.responses.append(response)
-        self.answered.set()
+    def send(self, response: InferenceResponse | None = None, flags: int = 0) -> None:
+        assert not self.answered.is_set() and (response is not None or flags == FINAL)
+        if response is not None:
+            self.responses.append(response)
+        if flags == FINAL:
+            self.answered.set()
 
 
 def arguments_of(model: Path) -> dict[str, str]:
