@@ -12,6 +12,7 @@ from runtime_lite.format.arrays import Array
 from runtime_lite.format.manifest import Graph, Tensor
 from runtime_lite.format.sampling import Sampling
 from runtime_lite.scheduling.clock import Clock
+from runtime_lite.scheduling.task import ServiceClass
 from runtime_lite.serving.request import LiveRequest, LiveStream, Outputs, Part, make_part
 
 Ended: TypeAlias = Literal["", "stop", "max_tokens", "window", "too_long"]
@@ -65,7 +66,7 @@ class Steps:
         self._frames = dict.fromkeys((cache.axis for cache in live.runner.graph.caches), 0)
 
     def first(self, request: LiveRequest[Any], hard: int | None) -> Part:
-        """Return the part of the first call.
+        """Return the part of the first call, for whose answer the caller waits.
 
         Args:
             request: the request that it belongs to.
@@ -74,12 +75,19 @@ class Steps:
         Raises:
             BadInput: the feeds are not those of the graph, or have more than one row.
         """
-        part = self._part(request, self._feeds, hard, copy=True)
+        service = self._live.options.service._replace(patient=False)
+        part = self._part(request, self._feeds, hard, service, copy=True)
         self._feeds = part.feeds[0].arrays  # the caller's arrays are the caller's again
         return part
 
     def _part(
-        self, request: LiveRequest[Any], feeds: Mapping[str, Array], hard: int | None, *, copy: bool = False
+        self,
+        request: LiveRequest[Any],
+        feeds: Mapping[str, Array],
+        hard: int | None,
+        service: ServiceClass,
+        *,
+        copy: bool = False,
     ) -> Part:
         live = self._live
         feed = self._runner.check(self._where, feeds, 1, copy=copy)
@@ -87,8 +95,7 @@ class Steps:
             raise BadInput(f"{self._where}: expected 1 row, got {feed.rows}; generate each sequence by itself")
         for cache in self._runner.graph.caches:
             self._frames[cache.axis] += cache.frames_of(feed.sizes)
-        service, now = live.options.service, self._clock()
-        return make_part(request, 0, live.version, self._runner, [feed], service, now, hard, live)
+        return make_part(request, 0, live.version, self._runner, [feed], service, self._clock(), hard, live)
 
     def take(self, outputs: Outputs) -> int | None:
         """Draw the next token from the answer of a call; None if a stop token was drawn.
@@ -124,7 +131,7 @@ class Steps:
             BadInput: the graph does not take the token.
         """
         fed = np.full((1, 1), token, self._dtype)
-        return self._part(request, {**self._feeds, self._tokens: fed}, request.hard)
+        return self._part(request, {**self._feeds, self._tokens: fed}, request.hard, self._live.options.service)
 
     def _is_full(self) -> bool:
         """Whether a cache of which no frame may be overwritten has no slot for one more step."""

@@ -82,7 +82,7 @@ class Chooser:
         elif now + cost > limit:
             within = queue.costs.best_bucket_within(limit - now, head.rows, rows)
             if within is None or not self._keeps_up(queue, *within, now):
-                within = queue.costs.best_bucket(head.rows, rows)
+                within = self._fewest(queue, head.rows, rows)
             size, cost = within
         latest = limit - cost
         ripe = latest - self._guard <= now or cost <= self._policy.ripe * queue.costs.best_rate * min(rows, size)
@@ -90,10 +90,17 @@ class Chooser:
 
     def _soonest(self, queue: TaskQueue, least: int, rows: int, now: int) -> tuple[int, int]:
         """Return the row bucket, and its cost, of a real-time run none of whose rows is late."""
-        if rows == least or not all(other.service.real_time for other in self._filled):
-            return queue.costs.best_bucket(least, rows)
+        if rows == least or queue.service.patient or not all(other.service.real_time for other in self._filled):
+            return self._fewest(queue, least, rows)
         free = max(1.0 - self._load(now) / self._lanes, LEAST_FREE)
         return queue.costs.soonest_bucket(least, rows, queue.rows_per_ns(now) / free, self._lanes)
+
+    @staticmethod
+    def _fewest(queue: TaskQueue, least: int, rows: int) -> tuple[int, int]:
+        """Return the row bucket, and its cost, of a real-time run that takes the least of the device."""
+        if queue.service.patient:
+            return queue.costs.widest_bucket(least, rows)
+        return queue.costs.best_bucket(least, rows)
 
     def _load(self, now: int) -> float:
         """Return the number of lanes that arriving real-time work needs, in the runs that are cheapest per row."""

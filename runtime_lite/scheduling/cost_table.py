@@ -54,6 +54,9 @@ TRIAL = 0.99
 ALIKE = 1.05
 """Waiting times up to this multiple of the least count as equal; then the choice that uses less of the device wins."""
 
+TOGETHER = 1.3
+"""Cost of one run of all queued rows, relative to that of the cheapest runs, up to which `widest_bucket` takes it."""
+
 LEVELS = 2
 """Steps per doubling of the arrival rate within which choices are cached."""
 
@@ -200,6 +203,7 @@ class RowCosts:
         "_recent",
         "_runs",
         "_soonest",
+        "_widest",
         "best_rate",
         "buckets",
         "largest",
@@ -338,6 +342,28 @@ class RowCosts:
             choice = self._soonest[least, rows, level] = best.rows, best.plan
         return choice
 
+    def widest_bucket(self, least: int, rows: int) -> tuple[int, int]:
+        """Return the row bucket, and its cost, of a run of all queued rows, unless several runs cost much less.
+
+        Streams that always run together keep their states in one block of memory; where runs take some of them and then
+        others, these are copied in each run.
+
+        Args:
+            least: rows that it must hold, at most the largest bucket.
+            rows: rows that are queued, at least as many; beyond twice the largest bucket, more of them change nothing.
+        """
+        rows = min(rows, 2 * self.largest)
+        found = self._widest.get((least, rows))
+        if found is None:
+            fitting = [bucket for bucket in self.buckets if bucket.rows >= rows and bucket.known]
+            wide = min(fitting, key=lambda bucket: bucket.price, default=None)
+            if wide is not None and wide.price <= TOGETHER * self._cost_to_clear(rows):
+                found = wide.rows, wide.plan
+            else:
+                found = self.best_bucket(least, rows)
+            self._widest[least, rows] = found
+        return found
+
     def _waits(self, bucket: BucketCost, rows: int, follows: float, lanes: int) -> tuple[float, float]:
         """Return the sum of the waiting times of rows and the time of all runs, in ns, for runs of one bucket."""
         size, one = min(bucket.rows, rows), bucket.price
@@ -380,6 +406,7 @@ class RowCosts:
         self.best_rate = min(bucket.plan / bucket.rows for bucket in self.buckets)
         self._best: dict[tuple[int, int], tuple[int, int]] = {}
         self._soonest: dict[tuple[int, int, int | None], tuple[int, int]] = {}
+        self._widest: dict[tuple[int, int], tuple[int, int]] = {}
         self._fitting: dict[int, tuple[int, int]] = {}
         self._clearing = [0.0]
 

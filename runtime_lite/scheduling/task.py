@@ -30,6 +30,8 @@ class ServiceClass(NamedTuple):
             leave.
         share: part of the device's time, 0 to 1, that the class gets within each second while it has work queued.
         priority: the higher one runs first among efficient classes, and among real-time classes that are equally late.
+        patient: whether an answer is worth no more before its soft target than at it. Real-time requests then share as
+            few runs as possible; those of other real-time classes wait as little as possible.
     """
 
     name: str
@@ -38,19 +40,20 @@ class ServiceClass(NamedTuple):
     real_time: bool
     share: float = 0.0
     priority: int = 0
+    patient: bool = False
 
     def fault(self) -> str | None:
         """Return the name of the first field with an invalid value, or None; callers may define classes."""
         soft, hard, share = self.soft_ms, self.hard_ms, self.share
-        switch: object = self.real_time
         if type(self.name) is not str or not self.name.isprintable() or not self.name:
             return "name"
         if type(soft) not in (int, float) or not 0 <= soft < MOST_MS:
             return "soft_ms"
         if hard is not None and (type(hard) not in (int, float) or not 0 < hard < MOST_MS):
             return "hard_ms"
-        if type(switch) is not bool:
-            return "real_time"
+        switches: dict[str, object] = {"real_time": self.real_time, "patient": self.patient}
+        if wrong := [name for name, switch in switches.items() if type(switch) is not bool]:
+            return wrong[0]
         if type(share) not in (int, float) or not 0 <= share <= 1:
             return "share"
         return None if type(self.priority) is int else "priority"
@@ -59,7 +62,7 @@ class ServiceClass(NamedTuple):
 FIRST_PACKET = ServiceClass("first_packet", soft_ms=80, hard_ms=None, real_time=True)
 """The first audio of a voice, for which somebody waits in silence."""
 
-STEP = ServiceClass("step", soft_ms=80, hard_ms=None, real_time=True)
+STEP = ServiceClass("step", soft_ms=80, hard_ms=None, real_time=True, patient=True)
 """One step of an autoregressive voice; the stream with the least audio in advance sets the target."""
 
 CHUNK = ServiceClass("chunk", soft_ms=160, hard_ms=None, real_time=True)

@@ -1,5 +1,6 @@
 """steps: tokens are fed back until something ends the sequence, and what is none is refused by name."""
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime_lite import BadInput, ExecutorFailed, Runtime, Sampling
+from runtime_lite import STEP, BadInput, ExecutorFailed, Runtime, Sampling
 from runtime_lite.decoding.steps import Steps
 from runtime_lite.serving.request import LiveRequest, LiveStream
 from tests.runtime_lite.token_bundle import TOKENS, scores_after, write_token_bundle
@@ -56,6 +57,13 @@ def test_a_sequence_ends_by_what_comes_first(
             assert part.feeds[0].arrays["tokens"].tolist() == [[token]]
     assert found == ended
     assert sequence.count == len(ended) - (ended == ["stop"])
+
+
+def test_the_first_call_is_waited_for_and_steps_are_as_patient_as_their_class(live: LiveStream) -> None:
+    live.options = dataclasses.replace(live.options, service=STEP)
+    sequence, request = steps(live, Sampling(3)), request_of(live)
+    first, following = sequence.first(request, None), sequence.following(request, 1)
+    assert (first.service.name, first.service.patient, following.service) == ("step", False, STEP)
 
 
 def test_a_stop_token_without_a_score_is_refused(live: LiveStream) -> None:

@@ -2,7 +2,7 @@
 
 from runtime_lite.scheduling.decision import Policy
 from runtime_lite.scheduling.scheduler import Scheduler
-from runtime_lite.scheduling.task import CHUNK, Task, task_at
+from runtime_lite.scheduling.task import CHUNK, STEP, ServiceClass, Task, task_at
 from tests.runtime_lite.scheduling.traffic import CHUNKS, MS, PLAIN, affine, chunk, started, table, utterances
 
 
@@ -21,7 +21,7 @@ def test_late_batches_never_shrink() -> None:
     assert len(started(scheduler, 1000).tasks) == 64
 
 
-def rows_after(rate_per_s: float, queued: int, beside: Task | None = None) -> int:
+def rows_after(rate_per_s: float, queued: int, beside: Task | None = None, service: ServiceClass = CHUNK) -> int:
     """Rows of a run of two lanes, one of them busy, when chunks have come at some rate for seconds."""
     scheduler = Scheduler(table({CHUNKS: {1: 3 * MS, 2: 5 * MS, 4: 9 * MS}, utterances(5): {1: 40 * MS}}), lanes=2)
     comes = [int(number / rate_per_s * 1000 * MS) for number in range(int(4 * rate_per_s))]
@@ -32,7 +32,7 @@ def rows_after(rate_per_s: float, queued: int, beside: Task | None = None) -> in
     now = 4000 * MS
     scheduler.submit(task_at(CHUNKS, CHUNK, now), now)
     assert scheduler.decide(now).run is not None  # a lane is taken
-    for task in [task_at(CHUNKS, CHUNK, now) for _ in range(queued)] + ([] if beside is None else [beside]):
+    for task in [task_at(CHUNKS, service, now) for _ in range(queued)] + ([] if beside is None else [beside]):
         scheduler.submit(task, now)
     run = scheduler.decide(now).run
     assert run is not None and run.key == CHUNKS
@@ -47,6 +47,16 @@ def test_the_more_chunks_come_the_more_of_them_share_a_run() -> None:
 def test_while_efficient_work_waits_chunks_take_the_least_of_the_device() -> None:
     waits = task_at(utterances(5), PLAIN, 4000 * MS)
     assert [rows_after(10, queued=2, beside=beside) for beside in (None, waits)] == [1, 2]
+
+
+def test_patient_work_shares_one_run_though_nobody_waits_for_the_device() -> None:
+    """Steps of voices that are not due are as few as possible; a late one changes nothing."""
+    eager = STEP._replace(patient=False)
+    assert [rows_after(10, queued=3, service=service) for service in (eager, STEP)] == [1, 4]
+    scheduler = Scheduler(table({CHUNKS: {1: 3 * MS, 2: 5 * MS, 4: 9 * MS}}))
+    for _ in range(3):
+        scheduler.submit(task_at(CHUNKS, STEP, 0), 0)
+    assert started(scheduler, 1000).rows == 4
 
 
 def test_offline_work_runs_in_the_slack_that_real_time_work_leaves() -> None:

@@ -258,6 +258,30 @@ def test_pads_or_splits_by_cost(costs: dict[int, int | None], least: int, rows: 
     assert RowCosts(spreads(costs)).best_bucket(least, rows) == (size, costs[size])
 
 
+STEPS = {1: 70, 2: 110, 4: 170, 8: 280}
+
+
+@pytest.mark.parametrize(
+    ("costs", "least", "rows", "size"),
+    [
+        pytest.param(STEPS, 1, 5, 8, id="little dearer than four and one"),
+        pytest.param(STEPS, 1, 3, 4, id="cheaper than two and one"),
+        pytest.param(STEPS, 1, 8, 8, id="all"),
+        pytest.param(STEPS, 1, 1, 1, id="one"),
+        pytest.param(STEPS, 1, 11, 8, id="more than the largest"),
+        pytest.param(STEPS, 1, 1000, 8, id="a backlog"),
+        pytest.param({1: 60, 2: 120, 4: 240, 8: 480}, 1, 5, 1, id="a row more costs as much as the first"),
+        pytest.param({1: 60, 8: 480}, 1, 5, 1, id="much dearer"),
+        pytest.param({1: 60, 8: None}, 1, 5, 1, id="guessed"),
+        pytest.param(STEPS, 2, 3, 4, id="a task of two rows"),
+    ],
+)
+def test_the_widest_run_takes_all_rows_unless_several_cost_much_less(
+    costs: dict[int, int | None], least: int, rows: int, size: int
+) -> None:
+    assert RowCosts(spreads(costs)).widest_bucket(least, rows) == (size, costs[size])
+
+
 def test_within_some_room_the_least_cost_per_row_counts() -> None:
     costs = RowCosts(spreads({1: 4, 4: 5, 8: 6, 16: 20}))
     assert costs.best_bucket_within(5, 1, 100) == (4, 5)

@@ -56,6 +56,7 @@ ODD: dict[str, tuple[Any, ...]] = {
     "soft_ms": (None, -1, float("nan"), float("inf"), True, "1"),
     "hard_ms": (0, -5, float("nan"), 10**30, []),
     "real_time": (None, 1),
+    "patient": (None, 0),
     "share": (-0.1, 2.0, float("nan"), None),
     "priority": ("x", 1.5, None),
 }
