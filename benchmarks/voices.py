@@ -1,18 +1,21 @@
 """Measures voices that speak at once, beside the same voices one after another: sound per second, and first sounds.
 
-    python -m benchmarks.voices dist/tts_ar --text 5,12,0,3,9,14,22,5,19,20 --input text
+    python -m benchmarks.voices dist/tts_ar --text 5,12,0,3,9,14,22,5,19,20,8,2 --input text
 
 All voices say the same text with seeds of their own, which draw other tokens. Both ways have one worker of one thread
-and take turns, round after round; a reader of a thread of its own takes the packets of each voice as they come.
+and take turns, round after round; a reader of a thread of its own takes the packets of each voice as they come. The
+graph of a step is run alone in each round, too, with the feeds of a step of these voices: how much less a token costs
+in a run of several rows is the most that speaking at once can bring where all time is spent in steps.
 """
 
 import argparse
+import contextlib
+import math
 import statistics
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +23,14 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import command
-from benchmarks.serving.rounds import in_turns, ratios, spread
+from benchmarks.serving.rounds import ratios, spread, times_us
 from runtime_lite import Model, Runtime, Sampling, VoiceReport
+from runtime_lite.calls.graph_runner import GraphRunner
 from runtime_lite.errors import BadInput
+from runtime_lite.format.arrays import Array
+
+STEPS = 50
+"""Runs of a step alone, in each round."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +67,17 @@ def main() -> None:
     parser.add_argument(
         "--prompt", type=_numbers, default=(), help="tokens before the first one, if the model needs any"
     )
-    parser.add_argument("--tokens", type=int, default=150, help="of a voice; it does not end before")
+    parser.add_argument("--tokens", type=int, default=140, help="of a voice; it does not end before")
     parser.add_argument("--voices", type=int, nargs="+", default=(1, 2, 4, 8), metavar="N", help="at once")
     parser.add_argument("--rounds", type=int, default=7, help="in which both take their turn")
     options = parser.parse_args()
     for name, least in (("tokens", options.tokens), ("voices", min(options.voices)), ("rounds", options.rounds)):
         if least < 1:
             raise BadInput(f"--{name}: expected numbers from 1 on, got {least}; correct it")
-    table = Table("voices", "one after another, s/s", "at once, s/s", "ratio", "first sound, ms", "gaps over 100 ms")
+    table = Table(
+        "voices", "one after another, s/s", "at once, s/s", "ratio", "first sound, ms", "gaps over 100 ms",
+        "step alone, ms", "steps allow",
+    )  # fmt: skip
     with Runtime(max_streams=2 * max(options.voices)) as runtime:
         model = runtime.load(options.bundle, warm_up=True)
         voice = model.bundle.manifest.voice
@@ -76,12 +87,20 @@ def main() -> None:
         if options.prompt:
             feeds[voice.tokens] = np.array([options.prompt])
         sampling = Sampling(options.tokens, min_tokens=options.tokens, temperature=1.0)
-        say = Say(model, feeds, sampling)
-        say.at_once(1)
+        say, step = Say(model, feeds, sampling), StepAlone(model.runner(voice.step))
+        with step.recorded():
+            say.at_once(1)
         for count in options.voices:
-            spoken = in_turns(
-                {"after": partial(say.one_after_another, count), "at once": partial(say.at_once, count)}, options.rounds
-            )
+            with step.recorded():
+                say.at_once(count)
+            step_ms: dict[int, list[float]] = {1: [], count: []}
+            spoken: dict[str, list[Spoken]] = {"after": [], "at once": []}
+            for _ in range(options.rounds):
+                spoken["after"].append(say.one_after_another(count))
+                spoken["at once"].append(say.at_once(count))
+                for rows, times in step_ms.items():
+                    times.append(step.run_ms(rows))
+            allowed = [count * one / several for one, several in zip(step_ms[1], step_ms[count], strict=True)]
             rates = {name: [one.rate for one in found] for name, found in spoken.items()}
             reports = [report for one in spoken["at once"] for report in one.reports]
             table.add_row(
@@ -91,12 +110,54 @@ def main() -> None:
                 spread(ratios(rates["at once"], rates["after"])),
                 spread([one.first_ms for one in spoken["at once"]], 1),
                 f"{sum(bool(report.gaps_over(100)) for report in reports)} of {len(reports)}",
+                spread(step_ms[count]),
+                spread(allowed),
             )
-    Console(width=120).print(table)
+    Console(width=160).print(table)
 
 
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in text.split(","))
+
+
+class StepAlone:
+    """Runs the graph of a step in its backend alone.
+
+    Args:
+        runner: the runner of the graph.
+    """
+
+    def __init__(self, runner: GraphRunner) -> None:
+        """Start without feeds."""
+        self._runner, self._executor = runner, runner.executor
+        self._feeds: dict[int, tuple[Mapping[str, int], Mapping[str, Array], Mapping[str, Array]]] = {}
+
+    @contextlib.contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Keep a copy of the feed of the last step in each number of rows."""
+        self._runner.executor = self
+        try:
+            yield
+        finally:
+            self._runner.executor = self._executor
+
+    def run(self, sizes: Mapping[str, int], inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
+        """Run the graph, and keep a copy of the feed."""
+        copies = {name: np.array(array) for name, array in inputs.items()}
+        self._executor.run(sizes, inputs, outputs)
+        rows = 1 if self._runner.graph.batch_axis is None else sizes[self._runner.graph.batch_axis]
+        self._feeds[rows] = sizes, copies, {name: np.empty_like(array) for name, array in outputs.items()}
+
+    def close(self) -> None:
+        """Close the backend."""
+        self._executor.close()
+
+    def run_ms(self, rows: int) -> float:
+        """Return the milliseconds of a step of some rows, by the median of runs in recorded numbers of rows."""
+        size = min((recorded for recorded in self._feeds if recorded >= rows), default=max(self._feeds))
+        sizes, inputs, outputs = self._feeds[size]
+        times = times_us(lambda: self._executor.run(sizes, inputs, outputs), STEPS)
+        return math.ceil(rows / size) * statistics.median(times) / 1e3
 
 
 @dataclass(frozen=True)

@@ -379,6 +379,12 @@ def whole_block(carried: Sequence[Mapping[str, Array]], rows: int) -> Block | No
     return leading_block(carried, rows) if used == rows else None
 
 
+def is_in_place_of(state: StreamState, old: StreamState) -> bool:
+    """Return whether a state lies in the block of another one, which it has replaced among the sharers."""
+    values, before = state.values, old.values
+    return isinstance(values, RowsOfBlock) and isinstance(before, RowsOfBlock) and values.block is before.block
+
+
 def leading_block(carried: Sequence[Mapping[str, Array]], rows: int) -> Block | None:
     """Return the block of `rows` rows whose first ones are the states of some streams, in their order; else None.
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from runtime_lite.calls.blocks import leave
+from runtime_lite.calls.blocks import is_in_place_of, leave
 from runtime_lite.calls.graph_runner import GraphRunner
 from runtime_lite.calls.pipeline import Runnable
 from runtime_lite.calls.state import StreamState
@@ -82,7 +82,8 @@ class Slots:
             leave([state])
             return False
         self._states[hold.slot] = state
-        leave([old])
+        if not is_in_place_of(state, old):
+            leave([old])
         return True
 
     def free(self, hold: Hold) -> bool:

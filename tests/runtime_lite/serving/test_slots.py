@@ -2,7 +2,9 @@
 
 import random
 
-from runtime_lite.calls.blocks import BlockPool, RowsOfBlock, settle, share
+import pytest
+
+from runtime_lite.calls.blocks import Block, BlockPool, RowsOfBlock, settle, share
 from runtime_lite.calls.state import StreamState
 from runtime_lite.serving.live_streams import Slots
 from runtime_lite.serving.request import Hold
@@ -49,6 +51,20 @@ def test_what_a_slot_lets_go_of_leaves_the_block_that_it_shared() -> None:
         assert hold is not None and rows_of_its_block(second) == 8
         assert let_go(slots, hold)
         assert rows_of_its_block(second) == 1
+
+
+def test_a_state_that_took_the_place_of_the_one_before_asks_no_sharer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else every stream of a run would look at all others."""
+    slots, (first, second) = Slots(2), in_one_block()
+    assert isinstance(first.values, RowsOfBlock)
+    block = first.values.block
+    after = StreamState(7, {}, RowsOfBlock(block, 0, 7))
+    block.put_in_place(first, after)
+    hold, _ = slots.take(first), slots.take(second)
+    assert hold is not None
+    monkeypatch.setattr(Block, "let_go", None)
+    assert slots.commit(hold, after)
+    assert [sharer() for sharer in block.sharers] == [after, second]
 
 
 def test_a_state_that_comes_too_late_leaves_the_block_that_it_shared() -> None:
