@@ -375,8 +375,10 @@ def leave(states: Sequence[StreamState]) -> None:
 
 def whole_block(carried: Sequence[Mapping[str, Array]], rows: int) -> Block | None:
     """Return the block of `rows` rows that the states of some streams fill, in their order; None without one."""
-    used = sum(values.rows for values in carried if isinstance(values, RowsOfBlock))
-    return leading_block(carried, rows) if used == rows else None
+    last = carried[-1] if carried else None
+    if isinstance(last, RowsOfBlock) and last.start + last.rows == rows:
+        return leading_block(carried, rows)
+    return None
 
 
 def is_in_place_of(state: StreamState, old: StreamState) -> bool:

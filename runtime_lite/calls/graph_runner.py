@@ -170,8 +170,9 @@ class GraphRunner:
         if [feed.rows for feed in feeds] != [state.rows for state in states]:
             rows = f"{[feed.rows for feed in feeds]} rows fed to states of {[state.rows for state in states]}"
             _refuse(where, "a state for the rows of every feed", rows, "give each feed its own stream's state")
-        order = by_place([state.values for state in states])
-        feeds, states = [feeds[index] for index in order], [states[index] for index in order]
+        order = None if len(states) == 1 else by_place([state.values for state in states])
+        if order is not None:
+            feeds, states = [feeds[index] for index in order], [states[index] for index in order]
         if self._has_held:
             check_lengths(where, self.graph, [feed.sizes for feed in feeds], states)
         bucket = self._bucket(where, feeds, sizes)
@@ -186,6 +187,8 @@ class GraphRunner:
             bucket.lose()
             raise
         bucket.give_back(buffers)
+        if order is None:
+            return [(answers[0], after[0])]
         steps = dict(zip(order, zip(answers, after, strict=True), strict=True))
         return [steps[index] for index in range(len(steps))]
 

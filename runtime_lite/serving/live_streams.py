@@ -358,7 +358,7 @@ class LiveStreams:
                     self._watch(stream, now + SLOW_READER_NS, SLOW)
                     self._tell(stream, "paused", SLOW, now)
                 return
-            until = part.request.parked_until(part, now)
+            until = part.request.parked_until(part, now) if part.request.is_continued else None
             if until is not None:
                 self._watch(stream, until, PARKED)
                 return

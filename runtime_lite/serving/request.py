@@ -426,7 +426,11 @@ def make_part(
 
 def streams_of(request: LiveRequest[Any]) -> list[LiveStream]:
     """Return the streams that parts of a request belong to, each once."""
-    return list(dict.fromkeys(part.live for part in request.parts if part.live is not None))
+    found: list[LiveStream] = []
+    for part in request.parts:
+        if part.live is not None and part.live not in found:
+            found.append(part.live)
+    return found
 
 
 def as_submitted(request: LiveRequest[Any], version: Version, parts: Sequence[Part], now: int) -> Request:

@@ -211,8 +211,9 @@ class RequestTracker:
                 is_less = self._withdraw(request, stream, now)
                 if stream is not None and (is_less or stream.flying is None or stream.flying.request is not request):
                     self.note_loss(request, stream)  # what runs yet counts, or fails: `Runs` says which
-        self._wake_soon(request.readers)
-        self._wake_soon(request.wakers)
+        if request.readers or request.wakers:
+            self._wake_soon(request.readers)
+            self._wake_soon(request.wakers)
         if request.worker is not None:
             self._dismiss(request.worker)
         request.parts, request.worker = [], None  # no circles: what it held is freed with it, not by the collector

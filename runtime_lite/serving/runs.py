@@ -162,10 +162,15 @@ class Runs:
                 raise torn
             finally:
                 del torn
-        answers = [(part, _prepared(part, answer)) for part, answer in answers]
+        failed = []
+        for index, (part, answer) in enumerate(answers):
+            if part.request.is_continued:
+                answer = _prepared(part, answer)
+                answers[index] = part, answer
+            if isinstance(answer, Exception):
+                failed.append(answer)
         with self._lock:
             now = self._clock()
-            failed = [answer for _, answer in answers if isinstance(answer, Exception)]
             self._note_failures(batch, failed, len(answers))
             self._land(batch, now, failed=bool(failed))
             for part, answer in answers:
@@ -342,9 +347,12 @@ class Runs:
 
 
 def _prepared(part: Part, answer: Answered) -> Answered:
-    """Return the answer of a part once what follows from it is computed, or the error of that."""
+    """Return the answer of a part once what follows from it is computed, or the error of that.
+
+    The request of the part is continued.
+    """
     request = part.request
-    if not request.is_continued or isinstance(answer, Exception) or request.outcome is not None:
+    if isinstance(answer, Exception) or request.outcome is not None:
         return answer
     try:
         request.prepare(part, answer[0][0])
