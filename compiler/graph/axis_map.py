@@ -207,6 +207,27 @@ def _reshaped(node: ir.Node) -> AxisMap:
     return AxisMap((0,), axes, tuple({0: at} for key, at in before.items() if key not in after))
 
 
+def reshaped_groups(before: Sequence[Dim], after: Sequence[Dim]) -> list[tuple[range, range]]:
+    """Return which axes of a reshaped value lie where: axes in a row that hold the same entries, as few as can be.
+
+    [batch, 4, 36] to [batch, 144]: ((0), (0)), ((1, 2), (1)).   Axes of one entry may stand alone on their side.
+
+    Args:
+        before: the shape in front of the Reshape.
+        after: the shape behind it.
+    """
+    counts = [
+        [graphs.normal_form(math.prod(sizes[:end])) for end in range(len(sizes) + 1)] for sizes in (before, after)
+    ]
+    groups, old, new = list[tuple[range, range]](), 0, 0
+    for end in range(1, len(before) + 1):
+        met = next((at for at in range(new, len(after) + 1) if counts[1][at] == counts[0][end]), None)
+        if met is not None:
+            groups.append((range(old, end), range(new, met)))
+            old, new = end, met
+    return [*groups, (range(old, len(before)), range(new, len(after)))]
+
+
 def _in_row(sizes: Sequence[Dim]) -> dict[tuple[Dim, Dim, int], int]:
     """Map every axis's entries in front of it, its size, and the axes of one entry among those to its index."""
     found: dict[tuple[Dim, Dim, int], int] = {}

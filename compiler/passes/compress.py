@@ -1,15 +1,16 @@
-"""Take channels out of products that their results depend on least, until a call takes a share of its time.
+"""Take channels and heads out that results depend on least, until a call takes a share of its time.
 
 Before:
     h = MatMul(x [batch, 16, 256], W [256, 1024]) + b;  y = MatMul(h * Sigmoid(h), V [1024, 256]) + c
 After:
     h = MatMul(x, W' [256, 608]) + b';  y = MatMul(h * Sigmoid(h), V' [608, 256]) + c'
+    of 8 heads of 32 channels 6: 192 columns of queries, keys and values, 192 channels of their caches
 
 Requires: calibration data; symbolic shapes; one graph.
 Ensures: a call of one row takes at most `time` of what it took, measured on this machine as the graph would ship; the
     rows of a batch are independent, proved anew on the graph as it is afterwards.
-Keeps: channels that a normalisation, a softmax, an input or an output has a part in, that are read by several products,
-    or that the recipe keeps. A number of channels that makes nothing faster is not offered.
+Keeps: what a normalisation, a softmax, an input or an output that is no state has a part in, what several products or a
+    convolution sum over, and what the recipe keeps. A number of channels that makes nothing faster is not offered.
 Numerics: loses what the channels carried. Which go is decided by the exact error of the product's results with the
     other weights fitted anew, by how much of that error the graph's results show, and by the time that it saves. The
     weights and the bias behind are fitted to the original's results, one product after the other, each to what the cut
@@ -30,16 +31,18 @@ from compiler.calib.watched_streams import calibration_of, noise_between, run_st
 from compiler.errors import Location, RecipeError, Refused
 from compiler.graph import model as graphs
 from compiler.graph.runners.instrumented import exposed
+from compiler.graph.runners.stream import mapped
 from compiler.graph.stages import Array as Numbers
 from compiler.graph.stages import Feed, Lowered, Outcome, Refusal
 from compiler.numerics.precision.pin_patterns import pinned_by
 from compiler.proof.propagation.rows_alone import prove_rows
 from compiler.rewriting.least_squares import Array, output_moments, refitted
 from compiler.rewriting.pruning.channel_moments import channel_moments
-from compiler.rewriting.pruning.channel_times import ChannelTimes, call_of, seconds_of
+from compiler.rewriting.pruning.channel_times import ChannelTimes, call_of, counts_of, seconds_of
 from compiler.rewriting.pruning.choice import Choice, Option, choose
 from compiler.rewriting.pruning.cutting import affine_weights, cut, set_weights, stamped
 from compiler.rewriting.pruning.inner_axes import InnerAxis, inner_axes
+from compiler.rewriting.pruning.kept_entries import KeptAlong, KeptEntries
 from compiler.rewriting.pruning.removals import Left, fitted, removed
 
 PROBE_CALLS = 16
@@ -57,7 +60,7 @@ SHOWN_REASONS = 6
 
 @dataclasses.dataclass(frozen=True)
 class Compress:
-    """Fewer channels.
+    """Fewer channels and heads.
 
     Attributes:
         time: of one call of one row, as a share of what it takes before, above 0 and below 1.
@@ -120,15 +123,16 @@ class Compress:
         Raises:
             Refused: there are none.
         """
-        axes, obstacles = inner_axes(lowered.model)
+        axes, obstacles = inner_axes(lowered.model, lowered.states)
         products = [axis.product for axis in axes] + [obstacle.product for obstacle in obstacles]
         pinned = pinned_by(products, self.keep, "keep")
         reasons = {obstacle.product: obstacle.reason for obstacle in obstacles}
         for axis in axes:
             if axis.name in pinned:
                 reasons[axis.product] = f"the recipe keeps {pinned[axis.name]}"
-            elif axis.width <= self.tile:
-                reasons[axis.product] = f"it reads {axis.width} channels, no more than a tile of {self.tile}"
+            elif not counts_of(axis.count, axis.block, self.tile):
+                few = f"no more than a tile of {self.tile}" if axis.count > 1 else "all of one entry"
+                reasons[axis.product] = f"it reads {len(axis.weights)} channels, {few}"
         refused = [
             Refusal(reason, Location(node=str(node.name), op=node.op_type, source=graphs.source_of(node)))
             for node, reason in reasons.items()
@@ -151,8 +155,8 @@ class _Axis:
         axis: the channels.
         moments: C^T C over the calibration data.
         weights: of the product, and a row for the bias.
-        left: what is left at each width that is offered.
-        options: these widths.
+        left: what is left at each number of entries that is offered.
+        options: these numbers.
     """
 
     axis: InnerAxis
@@ -171,7 +175,7 @@ class _Cutting:
         self.options, self.lowered, self.streams = options, lowered, streams
         self.values = self._values(axes)
         moments = channel_moments(lowered, axes, streams)
-        times = ChannelTimes(lowered.model, self.values, options.tile, options.name)
+        times = ChannelTimes(lowered, self.values, options.tile, options.name)
         self.axes = [self._measured(axis, moments[axis.name], times) for axis in axes]
 
     def within_time(self) -> tuple[Choice, Lowered, list[Cut], float]:
@@ -191,7 +195,8 @@ class _Cutting:
                 nearest = nearest or f"{last.time:.2f} at {decibels(last.loss):.1f} dB, both predicted, with everything"
                 break
             after, cuts = self._cut(choice)
-            took, before = seconds_of([call_of(after.model, self.values), whole])
+            fed = mapped(after.state_maps[len(self.lowered.state_maps) :], self.values)
+            took, before = seconds_of([call_of(after.model, fed), whole])
             ratio = took / before
             if ratio <= self.options.time + SLACK:
                 return choice, after, cuts, ratio
@@ -215,30 +220,32 @@ class _Cutting:
 
     def _measured(self, axis: InnerAxis, moments: Array, times: ChannelTimes) -> _Axis:
         """Return what an axis may lose, what that saves, and how much of the loss the graph's results show."""
-        widths, weights = times.offered(axis), affine_weights(axis)
-        left = removed(moments, weights, axis.width, [each.channels for each in widths])
+        offered, weights = times.offered(axis), affine_weights(axis)
+        left = removed(moments, weights, axis.count, axis.block, [each.entries for each in offered])
         known = _Axis(axis, moments, weights, left, ())
-        if not widths:
+        if not offered:
             return known
-        shown = self._shown(known, widths[len(widths) // 2].channels)
-        options = [Option(each.channels, each.seconds, shown * left[each.channels].share) for each in widths]
+        shown = self._shown(known, offered[len(offered) // 2].entries)
+        options = [Option(each.entries, each.seconds, shown * left[each.entries].share) for each in offered]
         return dataclasses.replace(known, options=options)
 
-    def _shown(self, known: _Axis, width: int) -> float:
+    def _shown(self, known: _Axis, entries: int) -> float:
         """Return the noise of the graph's results beside the error of one product's, both shares of power."""
-        share = known.left[width].share
+        share = known.left[entries].share
         trial = dataclasses.replace(self.lowered, model=graphs.clone(self.lowered.model))
-        self._write(trial, known, width)
+        self._write(trial, known, entries)
         noises = noise_between(self.lowered, trial, [self._probe])
         noise = float(np.mean([noises[name] for name in self.lowered.data_outputs]))
         return noise / share if share > 0 else 0.0
 
-    def _write(self, lowered: Lowered, known: _Axis, width: int) -> tuple[InnerAxis, Array]:
-        """Take channels out of a graph, weights fitted in closed form; return the axis in it, and these weights."""
-        (axis,) = [other for other in inner_axes(lowered.model)[0] if other.name == known.axis.name]
-        kept = known.left[width].kept
+    def _write(self, lowered: Lowered, known: _Axis, entries: int) -> tuple[InnerAxis, Array]:
+        """Take entries out of a graph, weights fitted in closed form; return the axis in it, and these weights."""
+        axes, _ = inner_axes(lowered.model, lowered.states)
+        (axis,) = [other for other in axes if other.name == known.axis.name]
+        kept = known.left[entries].kept
         cut(lowered.model, axis, kept, self.options.name)
-        weights = fitted(known.moments, known.weights, known.axis.width, kept)
+        channels = len(known.axis.weights)
+        weights = fitted(known.moments, known.weights, channels, known.axis.indices(kept, channels))
         set_weights(lowered.model, axis.product, weights, self.options.name)
         graphs.infer_shapes(lowered.model)
         return axis, weights
@@ -246,18 +253,24 @@ class _Cutting:
     def _cut(self, choice: Choice) -> tuple[Lowered, list[Cut]]:
         """Return the graph with a choice, each product fitted to what it is fed behind the cuts in front of it."""
         lowered = dataclasses.replace(self.lowered, model=graphs.clone(self.lowered.model))
-        cuts = list[Cut]()
+        cuts, states = list[Cut](), dict[str, list[KeptAlong]]()
         for known in self.axes:
             option, source = choice.options.get(known.axis.name), graphs.source_of(known.axis.product)
-            before = known.axis.width
+            before = len(known.axis.weights)
             if option is None:
                 cuts.append(Cut(known.axis.name, source, before, before))
                 continue
-            axis, weights = self._write(lowered, known, option.channels)
+            left = known.left[option.entries]
+            for value, along in known.axis.carried:
+                kept = known.axis.indices(left.kept, self.values[str(value.name)].shape[along])
+                states.setdefault(str(value.name), []).append((along, kept))
+            axis, weights = self._write(lowered, known, option.entries)
             error = self._refit(lowered, axis, weights)
-            alone = known.left[option.channels].share
-            figures = [decibels(share) for share in (alone, error**2, option.loss)]
-            cuts.append(Cut(known.axis.name, source, before, option.channels, 1e3 * option.seconds, *figures))
+            figures = [decibels(share) for share in (left.share, error**2, option.loss)]
+            after = option.entries * known.axis.block
+            cuts.append(Cut(known.axis.name, source, before, after, 1e3 * option.seconds, *figures))
+        if states:
+            lowered = dataclasses.replace(lowered, state_maps=(*lowered.state_maps, KeptEntries(states)))
         return lowered, cuts
 
     def _refit(self, lowered: Lowered, axis: InnerAxis, weights: Array) -> float:

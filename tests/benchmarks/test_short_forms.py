@@ -36,6 +36,8 @@ VOICE = "voice_bundle"
 
 OF_TINY = "--recipe tiny.yaml --cache cache"
 
+MEASURED = "--recipe tiny_edge.yaml --cache cache"
+
 ROUNDED = "--recipe tiny_edge.yaml --cache cache --task"
 
 CALIBRATION = """
@@ -110,6 +112,7 @@ SLOW = (
     f"benchmarks.analysis_time {OF_TINY} --rounds 1 --sizes 25 50 --write times.svg",
     f"benchmarks.precision {ROUNDED} --streams 1 --set data.calibration.count=1",
     f"benchmarks.quantization {ROUNDED} --rows 1 2 --rounds 2 --streams 1 --calls 4",
+    f"benchmarks.compression {MEASURED} --times 0.9 --tile 2 --rounds 2 --streams 1 --calls 4",
     f"benchmarks.cpu_runtimes {ROUNDED} --rows 1 2 --rounds 2 --streams 1 --calls 4",
 )
 

@@ -1,13 +1,19 @@
 """Whole builds with passes that measure: limits, data that serve two ends, what is reported."""
 
+import math
 from collections.abc import Callable
+from pathlib import Path
 
+import onnx_ir as ir
 import pytest
 
+import runtime_lite
 from compiler.graph.stages import Lowered, Outcome, Pass
 from compiler.passes.lower_precision import LowerPrecision
 from compiler.passes.rescale_residuals import RescaleResiduals
+from tests.kit.graphs import parse
 from tests.kit.models.project import Project
+from tests.kit.pruning import ATTENDING, attending_weights, weigh_graphs
 
 HALF = 'graphs.net.passes=[standard, rescale_residuals, lower_precision: {float32: ["op:Softmax"]}]'
 DATA = 'data.calibration={feeds: "tiny_data:calibration", count: 2}'
@@ -168,3 +174,70 @@ def test_recordings_of_the_task_must_not_be_chosen_on(project: Project) -> None:
 def test_development_data_need_calibration_data(project: Project) -> None:
     ended = with_development(project).build(*settings(DEVELOPMENT))
     assert ended.code == 2 and "data.development: expected data.calibration beside it" in ended.err
+
+
+FEWER = """
+name: attending
+graphs:
+  net:
+    source: {onnx: attending.onnx}
+    inputs:
+      x:      {shape: [batch, 4, 8], dtype: float32}
+      keys:   {shape: [batch, cache, 8], dtype: float32, state: next_keys}
+      values: {shape: [batch, 4, cache, 2], dtype: float32, state: next_values}
+    outputs: [y, next_keys, next_values]
+    axes:
+      batch: {buckets: [1, 2]}
+      cache: {window: 8}
+    passes: [standard, compress: {time: 0.85, tile: 1}]
+data:
+  calibration:  {feeds: "attending_data:calibration", count: 5}
+  verification: {feeds: "attending_data:verification", count: 1}
+targets: [{kind: onnx_static}]
+gates: {parity: {net: {max_abs: 1.0e-4, chained_steps: 8, lossy: {max_abs: 9.0}}}}
+"""
+
+FEWER_DATA = """import numpy as np
+
+
+def streams(seeds):
+    for seed in seeds:
+        numbers = np.random.default_rng(seed).standard_normal((9, 1, 4, 8)).astype(np.float32)
+        yield [{"x": chunk} for chunk in numbers]
+
+
+def calibration():
+    return streams(range(1, 6))
+
+
+def verification():
+    return streams([100])
+"""
+
+
+@pytest.mark.slow
+def test_a_build_with_fewer_heads_ships_smaller_caches_and_is_not_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weigh_graphs(monkeypatch)
+    (tmp_path / "project").mkdir()
+    project = Project(tmp_path / "project", tmp_path / "cache")
+    ir.save(parse(ATTENDING, attending_weights()), project.folder / "attending.onnx")
+    project.write("attending.yaml", FEWER)
+    project.write("attending_data.py", FEWER_DATA)
+    ended = project.build("--report-html", "page.html", recipe="attending.yaml")
+    assert ended.code == 0, ended.err
+    taken = next(stage for stage in ended.report["stages"] if stage["stage"] == "compress")["compression"]
+    assert taken["measured"]["time"] <= 0.86 and [(cut["before"], cut["after"]) for cut in taken["cuts"]] == [(8, 6)]
+    assert "Channels taken out" in (project.folder / "page.html").read_text()
+    with runtime_lite.read_bundle(project.folder / "bundle") as bundle:
+        states = bundle.manifest.graphs["net"].states
+    sizes = [math.prod(size for size in state.shape if isinstance(size, int)) for state in states]
+    assert sizes == [8 * 6] * 2, "8 frames of 3 heads of 2 channels each"
+    assert project.run("verify", "bundle").code == 0
+    again = project.build(recipe="attending.yaml", out="again")
+    assert again.code == 0 and "net:compress" in again.stages(cached=True)
+    anew = project.build(*settings("gates.budget.size_mb=9"), recipe="attending.yaml", out="anew")
+    assert anew.code == 0, anew.err
+    for file in sorted((project.folder / "bundle" / "graphs").iterdir()):
+        assert (project.folder / "anew" / "graphs" / file.name).read_bytes() == file.read_bytes()

@@ -19,8 +19,9 @@ from compiler.errors import InternalError
 from compiler.graph.runners.mapped_weights import map_weights
 from compiler.graph.runners.stored_graph import read_stored, stored
 from compiler.graph.runners.structure import Structure, split
-from compiler.graph.stages import Lowered, Outcome, Pass
+from compiler.graph.stages import Lowered, Outcome, Pass, StateMap
 from compiler.rewriting.attention.shared_states import SharedStates
+from compiler.rewriting.pruning.kept_entries import KeptEntries
 from runtime_lite.format.canonical_json import canonical_json
 
 REPORT, GRAPH, RECORDS, STATES = "report.json", "graph", "records.json", "states.safetensors"
@@ -97,14 +98,14 @@ class KeptPasses:
         if earlier is not None:
             self._expensive[key] = earlier
             records = tuple(json.loads(earlier.records))
-            shared = SharedStates.of_arrays(safetensors.numpy.load(earlier.states))
-            maps = (*lowered.state_maps, shared) if shared.states else lowered.state_maps
+            added = _map_in(earlier.states)
+            maps = lowered.state_maps if added is None else (*lowered.state_maps, added)
             return Outcome(dataclasses.replace(lowered, model=earlier.graph.model(), state_maps=maps), records=records)
         outcome = made.apply(lowered)
         map_weights(outcome.lowered.model)  # kept as long as the build
-        shared = _shared_states(made, lowered, outcome.lowered)
+        states = _stored(_added_map(made, lowered, outcome.lowered))
         proved = canonical_json(list(outcome.records))
-        self._expensive[key] = _Expensive(split(outcome.lowered.model), proved, safetensors.numpy.save(shared.arrays()))
+        self._expensive[key] = _Expensive(split(outcome.lowered.model), proved, states)
         return outcome
 
     def _earlier(self, key: str) -> "_Expensive | None":
@@ -119,7 +120,7 @@ class _Expensive:
     Attributes:
         graph: the graph after it, its weights shared with it.
         records: of its certificate, as JSON text.
-        states: what heads share, as a safetensors file.
+        states: how its states follow from those before it, as a safetensors file.
     """
 
     graph: Structure
@@ -137,14 +138,32 @@ class _Expensive:
         return cls(graph, (entry / RECORDS).read_bytes(), (entry / STATES).read_bytes())
 
 
-def _shared_states(made: Pass, before: Lowered, after: Lowered) -> SharedStates:
+STATE_MAPS: Mapping[str, type[SharedStates] | type[KeptEntries]] = {"shared": SharedStates, "kept": KeptEntries}
+"""The changes of states that an expensive pass may make, by their names in files."""
+
+
+def _stored(added: StateMap | None) -> bytes:
+    """Return an expensive pass's change of states as a safetensors file, without arrays where there is none."""
+    for name, kind in STATE_MAPS.items():
+        if isinstance(added, kind):
+            return safetensors.numpy.save({f"{name}:{key}": array for key, array in added.arrays().items()})
+    return safetensors.numpy.save({})
+
+
+def _map_in(file: bytes) -> StateMap | None:
+    """Return the change of states that `_stored` wrote."""
+    arrays = {tuple(key.split(":", 1)): array for key, array in safetensors.numpy.load(file).items()}
+    name = next((kind for kind, _ in arrays), None)
+    return None if name is None else STATE_MAPS[name].of_arrays({key: array for (_, key), array in arrays.items()})
+
+
+def _added_map(made: Pass, before: Lowered, after: Lowered) -> StateMap | None:
     """Return an expensive pass's change of states; it may change nothing else besides the graph, which is kept."""
     added = after.state_maps[len(before.state_maps) :]
-    shared = added[0] if len(added) == 1 and isinstance(added[0], SharedStates) else SharedStates({})
-    maps = (*before.state_maps, shared) if shared.states else before.state_maps
-    if dataclasses.replace(after, model=before.model) != dataclasses.replace(before, state_maps=maps):
+    is_stored = len(added) < 2 and isinstance(added[0] if added else SharedStates({}), tuple(STATE_MAPS.values()))
+    if not is_stored or dataclasses.replace(after, model=before.model, state_maps=before.state_maps) != before:
         raise InternalError(
-            f"expected the expensive pass {made.name} to change the graph and what heads share alone, got other states "
-            "or axes"
+            f"expected the expensive pass {made.name} to change the graph and how many heads or channels states have, "
+            "got other states or axes"
         )
-    return shared
+    return added[0] if added else None

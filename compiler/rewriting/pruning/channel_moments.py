@@ -25,7 +25,7 @@ def channel_moments(lowered: Lowered, axes: Sequence[InnerAxis], streams: Sequen
         axes: its inner axes.
         streams: feeds of one row.
     """
-    sums = {axis.name: _Sum(axis.width, with_ones=axis.bias is not None) for axis in axes}
+    sums = {axis.name: _Sum(len(axis.weights), with_ones=axis.bias is not None) for axis in axes}
     for call in run_streams(exposed(lowered, [str(axis.read.name) for axis in axes]), streams):
         for axis in axes:
             sums[axis.name].add(call.outputs[str(axis.read.name)])

@@ -1,6 +1,6 @@
-"""Chooses how many channels of every inner axis stay, so that a call takes a share of its time and loses least.
+"""Chooses how many entries of every inner axis stay, so that a call takes a share of its time and loses least.
 
-Greedy: of all axes, and of all smaller widths of each, the one whose further loss is least beside the time that it
+Greedy: of all axes, and of all smaller numbers of each, the one whose further loss is least beside the time that it
 saves further. The losses of several axes add up as long as they are small, which is what the choice takes for granted;
 what the graph then loses is measured, not added.
 """
@@ -11,15 +11,15 @@ from collections.abc import Mapping, Sequence
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """A width of one axis.
+    """A number of entries of one axis.
 
     Attributes:
-        channels: that stay.
+        entries: that stay.
         seconds: of one call that it saves.
         loss: noise that it adds to the results, as a share of their power.
     """
 
-    channels: int
+    entries: int
     seconds: float
     loss: float
 
@@ -39,7 +39,7 @@ class Point:
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """What stays of every axis that loses channels.
+    """What stays of every axis that loses entries.
 
     Attributes:
         options: by axis.
@@ -54,7 +54,7 @@ def choose(offered: Mapping[str, Sequence[Option]], seconds: float, time: float)
     """Return the first choice on the way that takes at most a share of the time; else the smallest that there is.
 
     Args:
-        offered: by axis, the widest first: each saves more than those in front of it.
+        offered: by axis, the largest first: each saves more than those in front of it.
         seconds: of one call of the whole graph.
         time: the share.
     """
@@ -78,4 +78,4 @@ def choose(offered: Mapping[str, Sequence[Option]], seconds: float, time: float)
 
 
 _ALL = Option(0, 0.0, 0.0)
-"""All channels: nothing is saved and nothing lost."""
+"""All entries: nothing is saved and nothing lost."""

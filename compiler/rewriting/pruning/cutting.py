@@ -12,25 +12,49 @@ from compiler.rewriting.pruning.inner_axes import InnerAxis
 
 
 def cut(model: ir.Model, axis: InnerAxis, kept: npt.NDArray[np.int64], stamp: str) -> None:
-    """Take channels out of a graph; what reads them computes what it would with these channels at 0.
+    """Take entries out of a graph; what reads them computes what it would with these entries at 0.
 
-    Shapes of the channels are forgotten, not inferred.
+    Shapes of what is computed are forgotten, not inferred.
 
     Args:
         model: the graph.
-        axis: its channels.
+        axis: its entries.
         kept: indices of those that stay, ascending.
         stamp: the pass, which the product names from then on.
     """
     for value, along in axis.constants:
         array = graphs.array_of(value)
         assert array is not None
-        part = np.ascontiguousarray(np.take(array, kept, axis=along))
+        part = np.ascontiguousarray(np.take(array, axis.indices(kept, array.shape[along]), axis=along))
         graphs.take_over(model, value, graphs.Inserter(model, stamp).constant(part, f"{value.name}_cut"))
     axis.product.metadata_props[graphs.PASS_KEY] = stamp
-    for value in axis.values:
+    for value, along in axis.computed:
+        _resize(model, value, along, axis, kept, stamp)
         value.shape = None
+    for value, along in axis.carried:
+        sizes: list[int | str | None] = [dim if isinstance(dim, int) else dim.value for dim in value.shape or ()]
+        sizes[along] = len(axis.indices(kept, int(str(sizes[along]))))
+        value.shape = ir.Shape(sizes)
     graphs.prune(model)
+
+
+def _resize(
+    model: ir.Model, value: ir.Value, along: int, axis: InnerAxis, kept: npt.NDArray[np.int64], stamp: str
+) -> None:
+    """Write the number of entries anew where the node that makes a value states it."""
+    node = value.producer()
+    if node is not None and graphs.is_op(node, "Conv") and along == 1 and graphs.int_attribute(node, "group", 1) > 1:
+        groups = graphs.int_attribute(node, "group", 1)
+        node.attributes["group"] = ir.AttrInt64("group", len(axis.indices(kept, groups)))
+    if node is None or not graphs.is_op(node, "Reshape"):
+        return
+    target = graphs.array_of(node.inputs[1])
+    assert target is not None
+    if target[along] > 0:
+        changed = target.copy()
+        changed[along] = len(axis.indices(kept, int(target[along])))
+        insert = graphs.Inserter(model, stamp, before=node)
+        node.replace_input_with(1, insert.constant(changed, f"{node.name}_sizes"))
 
 
 def stamped(model: ir.Model, stamp: str) -> bool:

@@ -4,8 +4,9 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 import pytest
+import sympy
 
-from compiler.graph.axis_map import NotMapped, axis_map_of, dims
+from compiler.graph.axis_map import NotMapped, axis_map_of, dims, reshaped_groups
 from tests.kit.graphs import parse
 from tests.kit.whole_sequences import session
 
@@ -196,3 +197,29 @@ def test_axes_are_linked_where_entries_are_computed_of_those_at_the_same_place_a
         }
         assert told == same or (told < same and node.op_type in COARSE)
         assert {axis for axis, size in enumerate(before) if size > 1} <= mixed | {axis for axis, _ in told}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "groups"),
+    [
+        ((2, 3, 4), (2, 12), [((0,), (0,)), ((1, 2), (1,))]),
+        ((2, 12), (2, 3, 4), [((0,), (0,)), ((1,), (1, 2))]),
+        ((2, 1, 4), (2, 4), [((0,), (0,)), ((1,), ()), ((2,), (1,))]),
+        ((2, 4), (2, 1, 4), [((0,), (0,)), ((1,), (1, 2))]),
+        ((6, 4), (4, 6), [((0, 1), (0, 1))]),
+        ((), (1, 1), [((), (0, 1))]),
+    ],
+)
+def test_axes_of_a_reshape_that_hold_the_same_entries_are_grouped(
+    before: tuple[int, ...], after: tuple[int, ...], groups: list[tuple[tuple[int, ...], tuple[int, ...]]]
+) -> None:
+    found = [(tuple(old), tuple(new)) for old, new in reshaped_groups(before, after)]
+    assert [pair for pair in found if pair != ((), ())] == groups
+
+
+def test_named_axes_are_grouped_by_what_they_are_and_others_stay_together() -> None:
+    batch, time = sympy.Symbol("batch"), sympy.Symbol("time")
+    found = reshaped_groups((batch, time, 12), (batch, time, 3, 4))
+    assert [(tuple(old), tuple(new)) for old, new in found][:3] == [((0,), (0,)), ((1,), (1,)), ((2,), (2, 3))]
+    mixed = reshaped_groups((batch, time, 12), (batch * time, 12))
+    assert [(tuple(old), tuple(new)) for old, new in mixed][:2] == [((0, 1), (0,)), ((2,), (1,))]

@@ -17,15 +17,21 @@ from compiler.passes import compress
 from compiler.passes.compress import Compress
 from compiler.rewriting.pruning import channel_times
 from compiler.rewriting.pruning.inner_axes import inner_axes
+from compiler.rewriting.pruning.kept_entries import KeptEntries
 from tests.kit.contract import verify_pass
 from tests.kit.graphs import copy_of
-from tests.kit.pruning import weigh_graphs
+from tests.kit.pruning import HEADS, SIZE, attending, weigh_graphs
 from tests.kit.quantization import HIDDEN, speech, streams
 
 
 @pytest.fixture(autouse=True)
 def _by_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     weigh_graphs(monkeypatch)
+
+
+def hidden(time: float, tile: int) -> Compress:
+    """The pass on the hidden channels of the feed-forward layer alone."""
+    return Compress(time=time, tile=tile, keep=("projected_matmul",))
 
 
 def cuts_of(outcome: Outcome) -> tuple[Cut, ...]:
@@ -35,18 +41,18 @@ def cuts_of(outcome: Outcome) -> tuple[Cut, ...]:
 
 def test_contract() -> None:
     graph = speech()
-    outcome = verify_pass(Compress(time=0.9, tile=4), graph, tolerance=0.5)
+    outcome = verify_pass(hidden(0.9, 4), graph, tolerance=0.5)
     assert (outcome.matched, outcome.rewritten) == (1, 1)
     assert replay_certificates(graph, outcome) == len(outcome.records[0]["records"]) > 30
-    ((axis,), _) = inner_axes(outcome.lowered.model)
+    ((_, axis), _) = inner_axes(outcome.lowered.model)
     (cut,) = cuts_of(outcome)
-    assert axis.width == cut.after < cut.before == HIDDEN and cut.after % 4 == 0
+    assert axis.count == cut.after < cut.before == HIDDEN and cut.after % 4 == 0
     assert cut.node == "reduced_matmul" and cut.source.startswith("tiny.py:") and cut.saved_ms > 0
 
 
 def test_the_report_says_what_was_predicted_and_what_came() -> None:
     graph = speech()
-    outcome = Compress(time=0.9, tile=4).apply(copy_of(graph))
+    outcome = hidden(0.9, 4).apply(copy_of(graph))
     (cut,) = cuts_of(outcome)
     measured = decibels(noise_between(graph, outcome.lowered, streams(graph))["y"])
     assert f"results {measured:.1f} dB" in outcome.detail and "0.9 wanted" in outcome.detail
@@ -70,9 +76,9 @@ def test_channels_that_nothing_depends_on_go_without_loss() -> None:
     bias = weights["expand_b"]
     bias[twice[2:]] = bias[twice[:2]]
     graph = speech({"reduce": reduce, "expand": expand, "expand_b": bias})
-    outcome = Compress(time=0.95, tile=2).apply(copy_of(graph))
-    ((axis,), _) = inner_axes(outcome.lowered.model)
-    assert axis.width < HIDDEN
+    outcome = hidden(0.95, 2).apply(copy_of(graph))
+    ((_, axis), _) = inner_axes(outcome.lowered.model)
+    assert axis.count < HIDDEN
     assert decibels(noise_between(graph, outcome.lowered, streams(graph))["y"]) > 60
 
 
@@ -80,7 +86,7 @@ def test_the_fit_is_better_than_the_cut_alone(monkeypatch: pytest.MonkeyPatch) -
     graph = speech()
 
     def noise() -> float:
-        outcome = Compress(time=0.85, tile=4).apply(copy_of(graph))
+        outcome = hidden(0.85, 4).apply(copy_of(graph))
         return noise_between(graph, outcome.lowered, streams(graph))["y"]
 
     fitted = noise()
@@ -91,38 +97,38 @@ def test_the_fit_is_better_than_the_cut_alone(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_measured_time_that_is_too_long_takes_more_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The part alone promises more than the graph shows."""
-    plain = Compress(time=0.9, tile=2).apply(copy_of(speech()))
+    plain = hidden(0.9, 2).apply(copy_of(speech()))
     real = channel_times.seconds_of
     monkeypatch.setattr(
         compress,
         "seconds_of",
         lambda calls: [seconds + 6e-5 * (len(calls) > 1 and not at) for at, seconds in enumerate(real(calls))],
     )
-    more = Compress(time=0.9, tile=2).apply(copy_of(speech()))
+    more = hidden(0.9, 2).apply(copy_of(speech()))
     assert cuts_of(more)[0].after < cuts_of(plain)[0].after
 
 
 def test_a_second_application_does_nothing() -> None:
-    once = Compress(time=0.9, tile=4).apply(copy_of(speech())).lowered
-    again = Compress(time=0.5, tile=4).apply(copy_of(once))
+    once = hidden(0.9, 4).apply(copy_of(speech())).lowered
+    again = hidden(0.5, 4).apply(copy_of(once))
     assert not again.rewritten and is_same(again.lowered.model, once.model)
 
 
 def test_a_time_that_cannot_be_had_is_refused_with_the_nearest_and_its_price() -> None:
     with pytest.raises(Refused, match=r"until a call takes 0\.3 of its time, got 0\.\d\d at .* dB, both predicted"):
-        Compress(time=0.3, tile=4).apply(copy_of(speech()))
+        hidden(0.3, 4).apply(copy_of(speech()))
 
 
 def test_a_graph_without_channels_to_take_is_refused_with_the_reasons() -> None:
-    with pytest.raises(Refused, match=r"got none: .*; past is an input of the graph \(node expanded_matmul"):
-        Compress(tile=HIDDEN).apply(copy_of(speech()))
-    with pytest.raises(Refused, match=f"it reads {HIDDEN} channels, no more than a tile of {HIDDEN}"):
-        Compress(tile=HIDDEN).apply(copy_of(speech()))
+    with pytest.raises(Refused, match=r"got none: .*; LayerNormalization normed_layernormalization computes over all"):
+        Compress(tile=2 * HIDDEN).apply(copy_of(speech()))
+    with pytest.raises(Refused, match=f"it reads {HIDDEN} channels, no more than a tile of {2 * HIDDEN}"):
+        Compress(tile=2 * HIDDEN).apply(copy_of(speech()))
 
 
 def test_products_that_the_recipe_keeps_stay() -> None:
     with pytest.raises(Refused, match=r"the recipe keeps reduced_\*"):
-        Compress(tile=4, keep=("reduced_*",)).apply(copy_of(speech()))
+        Compress(tile=4, keep=("reduced_*", "proj*")).apply(copy_of(speech()))
     with pytest.raises(RecipeError, match="keep: expected a pattern that fits a node"):
         Compress(tile=4, keep=("nothing",)).apply(copy_of(speech()))
 
@@ -141,5 +147,26 @@ def test_options_out_of_range(options: dict[str, float]) -> None:
 def test_the_original_graph_stays_as_it_was() -> None:
     graph: Lowered = speech()
     before = graphs.serialized(graph.model)
-    Compress(time=0.9, tile=4).apply(copy_of(graph))
+    hidden(0.9, 4).apply(copy_of(graph))
     assert graphs.serialized(graph.model) == before
+
+
+def test_contract_of_heads_and_their_caches() -> None:
+    graph = attending()
+    outcome = verify_pass(Compress(time=0.85, tile=1), graph, tolerance=2.0)
+    ((axis,), _) = inner_axes(outcome.lowered.model, outcome.lowered.states)
+    assert axis.count == HEADS - 1 and cuts_of(outcome)[0].after == 3 * SIZE
+    shapes = {str(value.name): graphs.dims_of(value) for value in outcome.lowered.model.graph.inputs}
+    assert shapes["keys"][2] == 3 * SIZE and shapes["values"][1] == 3  # type: ignore[index]
+    (states,) = (each for each in outcome.lowered.state_maps if isinstance(each, KeptEntries))
+    assert set(states.states) == {"keys", "values"}
+
+
+def test_a_head_that_says_what_another_one_says_goes_without_loss() -> None:
+    weights = {name: np.array(graphs.array_of(value)) for name, value in attending().model.graph.initializers.items()}
+    for name in ("wq", "wk", "wv"):
+        weights[name][:, 2 * SIZE : 3 * SIZE] = weights[name][:, :SIZE]
+    weights["bias"][2] = weights["bias"][0]
+    graph = attending({name: array for name, array in weights.items() if array.dtype == np.float32})
+    outcome = Compress(time=0.85, tile=1).apply(copy_of(graph))
+    assert outcome.compression is not None and outcome.compression.measured.noise_db > 60

@@ -17,6 +17,7 @@ from compiler.errors import InternalError
 from compiler.graph import model as graphs
 from compiler.graph.stages import Lowered, Outcome
 from compiler.rewriting.attention.shared_states import SharedState, SharedStates
+from compiler.rewriting.pruning.kept_entries import KeptEntries
 from tests.kit.graphs import copy_of, streaming
 
 
@@ -30,7 +31,7 @@ class Measure:
     expensive: ClassVar[bool] = True
     calls: list[int] = dataclasses.field(default_factory=list)
     forgets: bool = False
-    shares: SharedStates | None = None
+    shares: SharedStates | KeptEntries | None = None
 
     def apply(self, lowered: Lowered) -> Outcome:
         self.calls.append(1)
@@ -113,6 +114,18 @@ def test_states_that_have_fewer_heads_are_kept_with_the_graph(again: str, tmp_pa
     (found,) = later.apply(Measure(shares=shared), "key", streaming()).lowered.state_maps
     heads = np.ones((1, 2, 4, 3), np.float32)
     np.testing.assert_array_equal(found.apply({"cache": heads})["cache"], np.full((1, 1, 4, 3), 6, np.float32))
+
+
+@pytest.mark.parametrize("again", ["the same build", "a later build"])
+def test_states_of_which_entries_are_gone_are_kept_with_the_graph(again: str, tmp_path: Path) -> None:
+    fewer = KeptEntries({"cache": [(1, np.array([1])), (3, np.array([0, 2]))]})
+    passes = kept(tmp_path)
+    passes.apply(Measure(shares=fewer), "key", streaming())
+    passes.keep_report("key", StageReport("net", "measure", 0.5), [])
+    later = passes if again == "the same build" else kept(tmp_path)
+    (found,) = later.apply(Measure(shares=fewer), "key", streaming()).lowered.state_maps
+    heads = np.arange(24.0).reshape(1, 2, 4, 3)
+    np.testing.assert_array_equal(found.apply({"cache": heads})["cache"], heads[:, 1:][..., [0, 2]])
 
 
 def test_a_report_is_found_as_it_was_said(tmp_path: Path) -> None:

@@ -16,12 +16,12 @@ from tests.kit.quantization import speech, streams
 def test_sums_are_those_of_all_frames_of_all_calls(together: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TOGETHER", together)
     graph = speech()
-    axes, _ = inner_axes(graph.model)
-    (moments,) = channel_moments(graph, axes, streams(graph)).values()
+    (_, axis), _ = inner_axes(graph.model)
+    (moments,) = channel_moments(graph, [axis], streams(graph)).values()
     frames = []
     for stream in streams(graph):
         runner = runner_of(exposed(graph, ["swish"]))
-        frames += [runner.step(feed)["swish"].reshape(-1, axes[0].width) for feed in stream]
+        frames += [runner.step(feed)["swish"].reshape(-1, axis.count) for feed in stream]
     rows = np.concatenate(frames).astype(np.float64)
     rows = np.column_stack([rows, np.ones(len(rows))])
     assert graph.batch_axis == BATCH

@@ -31,7 +31,7 @@ def test_the_score_is_the_increase_of_the_error_however_many_are_gone(seed: int,
     read = contexts(channels, seed, ones=ones)
     weights = np.random.default_rng(seed + 100).standard_normal((read.shape[1], RESULTS))
     results, inner = read @ weights, read[:, :channels] @ weights[:channels]
-    left = removed(read.T @ read, weights, channels, list(range(channels - 1, 3, -1)))
+    left = removed(read.T @ read, weights, channels, 1, list(range(channels - 1, 3, -1)))
     for width, found in left.items():
         assert len(found.kept) == width
         stays = np.concatenate([found.kept, np.arange(channels, read.shape[1])])
@@ -42,7 +42,7 @@ def test_the_score_is_the_increase_of_the_error_however_many_are_gone(seed: int,
 def test_each_time_the_channel_goes_that_costs_least() -> None:
     channels = 12
     read, weights = contexts(channels, 5), np.random.default_rng(6).standard_normal((channels, RESULTS))
-    left = removed(read.T @ read, weights, channels, list(range(channels - 1, 5, -1)))
+    left = removed(read.T @ read, weights, channels, 1, list(range(channels - 1, 5, -1)))
     before = set(range(channels))
     for found in left.values():
         after = set(found.kept.tolist())
@@ -56,9 +56,9 @@ def test_several_at_once_are_the_same_as_one_by_one() -> None:
     channels = 40
     read, weights = contexts(channels, 7, ones=True), np.random.default_rng(8).standard_normal((channels + 1, RESULTS))
     moments = read.T @ read
-    singly = removed(moments, weights, channels, list(range(channels - 1, 7, -1)))
+    singly = removed(moments, weights, channels, 1, list(range(channels - 1, 7, -1)))
     for step in (4, 8, 16):
-        for width, found in removed(moments, weights, channels, list(range(channels - step, 7, -step))).items():
+        for width, found in removed(moments, weights, channels, 1, list(range(channels - step, 7, -step))).items():
             np.testing.assert_array_equal(found.kept, singly[width].kept)
             assert found.share == pytest.approx(singly[width].share, rel=1e-6)
 
@@ -68,7 +68,7 @@ def test_channels_that_are_always_0_or_twice_there_go_first_and_cost_nothing() -
     read, weights = contexts(channels, 9), np.random.default_rng(10).standard_normal((channels, RESULTS))
     read[:, 3] = 0.0
     read[:, 7] = 2 * read[:, 2]
-    left = removed(read.T @ read, weights, channels, [8, 7])
+    left = removed(read.T @ read, weights, channels, 1, [8, 7])
     gone = set(range(channels)) - set(left[8].kept.tolist())
     assert 3 in gone and gone & {2, 7} and left[8].share < 1e-6 < left[7].share
 
@@ -93,8 +93,29 @@ def test_many_removals_stay_exact_where_channels_are_nearly_dependent() -> None:
     read = rng.standard_normal((FRAMES, 20)) @ rng.standard_normal((20, channels))
     read += 1e-3 * rng.standard_normal(read.shape)
     weights = rng.standard_normal((channels, RESULTS))
-    left = removed(read.T @ read, weights, channels, [144, 96, 48, 16])
+    left = removed(read.T @ read, weights, channels, 1, [144, 96, 48, 16])
     measured = [least_error(read, read @ weights, left[width].kept) for width in (48, 16)]
     energy = np.square(read @ weights).sum()
     assert left[16].share == pytest.approx(measured[1] / energy, rel=0.05)
     assert left[48].share < 1e-4 and measured[0] / energy < 1e-4
+
+
+@pytest.mark.parametrize("block", [2, 3, 5])
+def test_the_score_of_a_head_is_the_increase_of_the_error_by_all_of_its_channels(block: int) -> None:
+    heads = 8
+    read = contexts(heads * block, 14, ones=True)
+    weights = np.random.default_rng(15).standard_normal((read.shape[1], RESULTS))
+    results, inner = read @ weights, read[:, :-1] @ weights[:-1]
+    left = removed(read.T @ read, weights, heads, block, list(range(heads - 1, 0, -1)))
+    before = set(range(heads))
+    for number, found in left.items():
+        after = set(found.kept.tolist())
+        rows = {head: [head * block + at for at in range(block)] for head in before}
+        errors = {}
+        for gone in before:
+            stays = [row for head in before - {gone} for row in rows[head]]
+            errors[gone] = least_error(read, results, np.array([*stays, heads * block]))
+        (gone,) = before - after
+        assert errors[gone] == pytest.approx(min(errors.values()), rel=1e-4), number
+        assert found.share == pytest.approx(errors[gone] / np.square(inner).sum(), rel=1e-3, abs=1e-7)
+        before = after
