@@ -8,6 +8,7 @@ machine only, unless `--host` says otherwise. Ctrl-C ends it.
 
 import argparse
 import contextlib
+import math
 import statistics
 import sys
 import threading
@@ -64,7 +65,7 @@ class Delays:
             parts = {name: sorted(times) for name, times in self._parts.items() if times}
         found = {"chunk": [ALGORITHMIC_DELAY_MS, ALGORITHMIC_DELAY_MS]}
         for name, times in parts.items():
-            found[name] = [round(statistics.median(times), 2), round(times[int(0.95 * (len(times) - 1))], 2)]
+            found[name] = [round(statistics.median(times), 2), round(times[math.ceil(0.95 * len(times)) - 1], 2)]
         return found
 
 

@@ -272,7 +272,9 @@ class Sessions:
                 await connection.close()
 
     def _forget(self, session: _Session) -> None:
+        """End a session; its connection is closed behind the last message."""
         self._sessions.pop(session.name, None)
+        session.connection = None
         session.stream.close()
 
 

@@ -8,8 +8,10 @@ speech, and reads its answers. A delay is the time from the last sample that a t
 
 import argparse
 import asyncio
+import functools
 import itertools
 import json
+import math
 import random
 import statistics
 import sys
@@ -28,13 +30,20 @@ BLOCK_SAMPLES = int(BLOCK_S * features.SAMPLE_RATE_HZ)
 KINDS = ("first text of a line", "further text", "steady line")
 
 
-def blocks(start_s: float) -> Iterator[bytes]:
-    """Yield the blocks of the demonstration recordings, over and over, from some second on."""
+@functools.cache
+def recorded() -> list[bytes]:
+    """Return the samples of the blocks of the demonstration recordings."""
     samples = np.concatenate([transcribe.read_recording(file) for file in sorted(DEMO_FOLDER.glob("*.flac"))])
-    whole = np.roll(np.round(32767 * samples).astype("<i2"), -int(start_s * features.SAMPLE_RATE_HZ))
-    starts = itertools.cycle(range(0, len(whole) - BLOCK_SAMPLES + 1, BLOCK_SAMPLES))
-    for number, start in enumerate(starts):
-        yield number.to_bytes(NUMBER_BYTES, "little") + whole[start : start + BLOCK_SAMPLES].tobytes()
+    whole = np.round(32767 * samples).astype("<i2")
+    return [
+        whole[start : start + BLOCK_SAMPLES].tobytes() for start in range(0, len(whole) - BLOCK_SAMPLES, BLOCK_SAMPLES)
+    ]
+
+
+def blocks(first: int) -> Iterator[bytes]:
+    """Yield numbered blocks of the recordings, over and over, from one of them on."""
+    for number in itertools.count():
+        yield number.to_bytes(NUMBER_BYTES, "little") + recorded()[(first + number) % len(recorded())]
 
 
 async def play(url: str, number: int, seconds: float, delays: dict[str, list[float]]) -> int:
@@ -42,6 +51,7 @@ async def play(url: str, number: int, seconds: float, delays: dict[str, list[flo
     from websockets.asyncio.client import connect
 
     chance = random.Random(number)
+    first = chance.randrange(len(recorded()))
     sent: dict[int, float] = {}
     await asyncio.sleep(chance.random() * features.HOP_SAMPLES / features.SAMPLE_RATE_HZ)
     async with connect(url) as socket:
@@ -50,7 +60,7 @@ async def play(url: str, number: int, seconds: float, delays: dict[str, list[flo
 
         async def speak() -> None:
             begun = time.perf_counter()
-            for count, block in enumerate(itertools.islice(blocks(30 * chance.random()), round(seconds / BLOCK_S))):
+            for count, block in enumerate(itertools.islice(blocks(first), round(seconds / BLOCK_S))):
                 await asyncio.sleep(begun + count * BLOCK_S - time.perf_counter())
                 sent[count] = time.perf_counter()
                 await socket.send(block)
@@ -83,7 +93,7 @@ async def play_all(url: str, sessions: int, seconds: float) -> None:
     print(f"{'milliseconds':24}{'texts':>8}{'median':>8}{'p95':>8}{'most':>8}")
     for kind, times in delays.items():
         times.sort()
-        shown = [statistics.median(times), times[int(0.95 * (len(times) - 1))], times[-1]] if times else []
+        shown = [statistics.median(times), times[math.ceil(0.95 * len(times)) - 1], times[-1]] if times else []
         print(f"{kind:24}{len(times):8}" + "".join(f"{time_ms:8.1f}" for time_ms in shown))
 
 

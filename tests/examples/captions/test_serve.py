@@ -33,7 +33,7 @@ def test_delays_are_those_of_the_chunks() -> None:
     delays.submitted(request_of(3, "steady", 0))
     delays.executed(execution_of((1, 2), 4_000_000, 9_000_000))
     delays.executed(execution_of((3,), 9_000_000, 10_000_000))
-    assert delays.shown() == {"chunk": [365.0, 365.0], "queue": [3.0, 2.0], "run": [5.0, 5.0]}
+    assert delays.shown() == {"chunk": [365.0, 365.0], "queue": [3.0, 4.0], "run": [5.0, 5.0]}
     delays.submitted(request_of(4, "transient", 0))
     delays.ended(request_of(4, "transient", 0), "dropped", "late", 1)
     assert not delays._arrivals

@@ -63,6 +63,17 @@ def test_the_text_does_not_depend_on_the_length_of_blocks(served: Sessions, reco
     run(test)
 
 
+def test_the_connection_is_closed_behind_the_end(served: Sessions) -> None:
+    async def test() -> None:
+        client = Client()
+        client.say({})
+        client.play(blocks(speech(1)))
+        await served.serve(client)  # it ends by itself
+        assert client.is_closed and served.count == 0
+
+    run(test)
+
+
 def test_transient_text_grows_in_front_of_its_line(served: Sessions) -> None:
     async def test() -> None:
         async with connected(served) as client:
