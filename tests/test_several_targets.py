@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from compiler.recipe.load import load_recipe
 from runtime_lite import read_bundle
 from tests.kit.models.project import TIMES, Project, digest_of
 from tests.kit.models.shared import shared_project
@@ -45,7 +46,9 @@ def test_the_report_has_a_section_per_target_and_says_which_is_faster_here(both:
         (f"batch={rows}", "openvino", "onnx_static") for rows in (1, 2)
     }
     assert all(0.0 < row["low"] <= row["median"] <= row["high"] for row in report["ratios"])
+    assert all(each["call_bytes"]["net"] > 0 for each in report["targets"])
     page = (both.folder / "page.html").read_text()
+    assert "<h2>Targets</h2>" in page and page.count("<td>executed natively</td>") == 2
     assert "<h1>onnx_static</h1>" in page and "<h1>openvino</h1>" in page and "Targets side by side" in page
 
 
@@ -71,7 +74,8 @@ def test_one_that_does_not_hold_ends_the_build_and_the_others_stay(both: Project
     project = both.copy_to(tmp_path / "project")
     strict = "targets: [{kind: openvino, precision: bfloat16}, {kind: openvino}]"
     project.replace("stream.yaml", BOTH, strict)
-    project.replace("stream.yaml", "chained_steps: 6", "chained_steps: 6, lossy: {max_abs: 1.0e-5, sqnr_db: 300}")
+    limits = "lossy: {max_abs: 0.5}, targets: {openvino-bfloat16: {max_abs: 1.0e-5, sqnr_db: 300}}"
+    project.replace("stream.yaml", "chained_steps: 6", f"chained_steps: 6, {limits}")
     ended = project.build(out="out", recipe="stream.yaml")
     assert ended.code == 4, ended.err
     assert [each["verdict"] for each in ended.report["targets"]] == ["a gate failed", "all gates hold"]
@@ -82,6 +86,8 @@ def test_one_that_does_not_hold_ends_the_build_and_the_others_stay(both: Project
         "openvino-float32"
     ]
     assert project.run("verify", "out/openvino-float32").code == 0
+    kept = load_recipe(str(project.folder / "out/openvino-float32/recipe.yaml")).recipe.gates.parity["net"]
+    assert (kept.limits(lossy=True).max_abs, kept.targets) == (0.5, None)
 
 
 @pytest.mark.parametrize(

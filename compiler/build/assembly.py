@@ -31,10 +31,10 @@ from compiler.build.verify.speed import measure_speed
 from compiler.graph.runners.mapped_weights import unload_weights
 from compiler.recipe.gates import BudgetGate
 from compiler.recipe.load import LoadedRecipe
-from compiler.targets.base import Built, Target
+from compiler.targets.base import CALL_BYTES, Built, Target
 from compiler.targets.weights_file import WeightsFile
 from runtime_lite.executors.executor import ExecutorFactory, make_executor
-from runtime_lite.format.manifest import Sources
+from runtime_lite.format.manifest import Graph, Sources, static_shape, tensor_bytes
 from runtime_lite.format.reader import read_bundle
 
 NOT_MEASURED = "not measured: no engine runs here"
@@ -249,6 +249,7 @@ def close(assembly: Assembly) -> None:
     """
     record = assembly.record
     _note_sizes(assembly)
+    _note_calls(assembly)
     record.drift |= {
         name: tuple(map(curve_of, assembly.receipts[name].get("drift", ()))) for name in assembly.lowerings
     }
@@ -256,6 +257,20 @@ def close(assembly: Assembly) -> None:
     checked = dataclasses.replace(assembly, shipped=timed).check("end")
     enter_receipts(assembly.folder, checked.receipts)
     _note_sizes(assembly)
+
+
+def _note_calls(assembly: Assembly) -> None:
+    with read_bundle(assembly.folder) as bundle:
+        assembly.record.call_bytes |= {name: _call_bytes(graph) for name, graph in bundle.manifest.graphs.items()}
+
+
+def _call_bytes(graph: Graph) -> int:
+    """Return the bytes of one call's inputs and outputs at the smallest bucket; a device may take them in fewer."""
+    told = "" if graph.engine is None else graph.engine.built_with.get(CALL_BYTES, "")
+    if told:
+        return int(told)
+    sizes, tensors = graph.artifacts[0].sizes, (*graph.inputs, *graph.outputs)
+    return sum(tensor_bytes(static_shape(each.shape, sizes), each.dtype) for each in tensors)
 
 
 def _note_sizes(assembly: Assembly) -> None:

@@ -103,7 +103,8 @@ def build(loaded: LoadedRecipe, options: BuildOptions, progress: Progress) -> Bu
             if len(listed) > 1:
                 several = _build_several(ready, originals, listed, options, progress)
             else:
-                graphs = _build(ready, originals, listed[0].target, options, progress, record)
+                alone = ready.with_limits_of(listed[0].label)
+                graphs = _build(alone, originals, listed[0].target, options, progress, record)
         except (Exception, KeyboardInterrupt) as error:
             with contextlib.suppress(OSError):  # what has ended the build is what is to be said
                 write_reports(record.report(error), {}, options.report, options.page)
@@ -156,10 +157,11 @@ def _build_several(
     results, beside = Several(), list[Lowering]()
     for target in listed:
         one = dataclasses.replace(options, out=options.out / target.label)
-        record = BuildRecord(str(loaded.path), promises(loaded.recipe), str(one.out), progress, target.label)
+        alone = loaded.for_target(target.index).with_limits_of(target.label)
+        record = BuildRecord(str(loaded.path), promises(alone.recipe), str(one.out), progress, target.label)
         progress.say(f"target {target.label}")
         try:
-            graphs = _build(loaded.for_target(target.index), originals, target.target, one, progress, record, beside)
+            graphs = _build(alone, originals, target.target, one, progress, record, beside)
             results.add(record.report(), _figures(graphs, options, progress))
         except Exception as error:
             if blamed(error).exit_code == InternalError.exit_code:
@@ -198,7 +200,8 @@ def _build(
         beside: lowerings of the same graphs for other targets; these are appended.
     """
     failures = failure_folder(options.out)
-    plans = [plan_lowering(original, target, failures) for original in originals]
+    parity = loaded.recipe.gates.parity
+    plans = [plan_lowering(original, target, parity[original.name], failures) for original in originals]
     task = loaded.recipe.gates.task
     if task is not None and not all(plan.is_known() for plan in plans):
         task_functions(loaded, task)  # a wrong name is answered before the passes run, not after

@@ -1,6 +1,6 @@
 """The promises of a build, as a recipe writes them; compiler/build/verify keeps them."""
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field
 
@@ -58,6 +58,8 @@ class ParityGate(Tolerance):
     Attributes:
         chained_steps: calls in a row, each fed with the states of the one before.
         lossy: the limits from the first pass on that rounds on purpose: half precision, int8.
+        targets: the limits of what a target writes that rounds on purpose, in place of `lossy`, by the target's kind;
+            where several targets are of one kind, by the folder of the bundle.
         max_form_loss_db: largest loss of signal to noise by the target's forms, in dB, where something rounds on
             purpose.
         drift: whether the artefact is run much longer, to see that errors do not grow; for graphs with states.
@@ -66,6 +68,7 @@ class ParityGate(Tolerance):
 
     chained_steps: Positive
     lossy: LossyTolerance | None = None
+    targets: dict[str, LossyTolerance] | None = None
     max_form_loss_db: Annotated[float, Field(ge=0)] = MAX_FORM_LOSS_DB
     drift: DriftGate | None = None
     edges: tuple[EdgeKind, ...] = get_args(EdgeKind)
@@ -73,6 +76,15 @@ class ParityGate(Tolerance):
     def limits(self, *, lossy: bool) -> Tolerance:
         """Return the tolerance of a graph, by whether it has been rounded on purpose."""
         return self.lossy if lossy and self.lossy is not None else self
+
+    def for_target(self, label: str) -> Self:
+        """Return the gate with the limits of one target as its lossy limits.
+
+        Args:
+            label: the target's kind, or the folder of its bundle where several are of that kind.
+        """
+        lossy = (self.targets or {}).get(label, self.lossy)
+        return self.model_copy(update={"lossy": lossy, "targets": None})
 
 
 class TaskGate(Record):

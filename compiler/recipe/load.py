@@ -77,6 +77,21 @@ class LoadedRecipe(RecipeLocation):
         recipe = self.recipe.model_copy(update={"targets": (self.recipe.targets[index],)})
         return dataclasses.replace(self, recipe=recipe, text=render_recipe(recipe))
 
+    def with_limits_of(self, label: str) -> "LoadedRecipe":
+        """Return the recipe whose lossy limits are those of one target; the same where it gives none by target.
+
+        Args:
+            label: the target's, as `ParityGate.for_target` takes it.
+        """
+        parity = self.recipe.gates.parity
+        if not any(gate.targets for gate in parity.values()):
+            return self
+        gates = self.recipe.gates.model_copy(
+            update={"parity": {name: gate.for_target(label) for name, gate in parity.items()}}
+        )
+        recipe = self.recipe.model_copy(update={"gates": gates})
+        return dataclasses.replace(self, recipe=recipe, text=render_recipe(recipe))
+
     @property
     def location(self) -> RecipeLocation:
         """Return the paths and keys that a stage may know besides its declared inputs."""

@@ -75,6 +75,11 @@ class Built:
         return tuple(map(tuple, groups.values()))
 
 
+CALL_BYTES = "bytes per call"
+"""Under this name an engine's `built_with` has the bytes of one call of its first graph file, in and out, where the
+device takes and gives other types than the graph."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Compiled:
     """A vendor's compiler's results for the graph files of one graph.

@@ -24,7 +24,7 @@ MARK = "<!-- Written by `python -m tests.docs.recipe_page` from the docstrings o
 """What stands above it in the page is written by hand."""
 
 
-ENTRY_OF = {"graphs": "graph", "inputs": "input", "axes": "axis", "parity": "graph"}
+ENTRY_OF = {"graphs": "graph", "inputs": "input", "axes": "axis", "parity": "graph", "targets": "target"}
 """What the entries of a mapping are called in a path: `graphs.<graph>`."""
 
 

@@ -165,6 +165,7 @@ class BuildReport:
         sizes: bytes by file of the bundle.
         speed: one row per artefact.
         drift: by graph, the errors of outputs and states over many chained steps.
+        call_bytes: by graph, bytes that go into one call and come out of it at the smallest bucket, states included.
         engines: one row per graph whose target has a compiler of its vendor.
         searches: by graph, how the forms that are on were found by measuring.
         forms: the same as the line of a recipe; empty where nothing was searched.
@@ -182,6 +183,7 @@ class BuildReport:
     sizes: dict[str, int] = dataclasses.field(default_factory=dict)
     speed: tuple[SpeedRow, ...] = ()
     drift: dict[str, tuple[DriftCurve, ...]] = dataclasses.field(default_factory=dict)
+    call_bytes: dict[str, int] = dataclasses.field(default_factory=dict)
     engines: tuple[EngineRow, ...] = ()
     searches: tuple[Search, ...] = ()
     forms: str = ""

@@ -5,6 +5,7 @@ import importlib.metadata
 import re
 from collections.abc import Sequence
 
+from compiler.base.did_you_mean import did_you_mean
 from compiler.build.lowering.listed_forms import check_variants
 from compiler.errors import RecipeError, ToolchainAbsent
 from compiler.recipe.load import LoadedRecipe
@@ -33,15 +34,19 @@ def targets_of_recipe(loaded: LoadedRecipe) -> tuple[ListedTarget, ...]:
 
     Raises:
         RecipeError: a target or an option does not exist or has a wrong value; one rounds on purpose and the recipe has
-            no limit for the loss; one takes ranges from data and the recipe has none; or one is listed twice.
+            no limit for the loss; one takes ranges from data and the recipe has none; one is listed twice; or there are
+            limits of a target that is not listed.
     """
     targets = [
         make(loaded.where("targets", index), "target", target.kind, TARGETS, target.options)
         for index, target in enumerate(loaded.recipe.targets)
     ]
+    labels = [_label(targets, index) for index in range(len(targets))]
+    _check_limits(loaded, labels)
     for index, target in enumerate(targets):
-        check_variants(loaded, target, index)
-        _check_rounding(loaded, target, index)
+        limited = loaded.with_limits_of(labels[index])
+        check_variants(limited, target, index)
+        _check_rounding(limited, target, index)
         _check_calibration(loaded, target, index)
         if target in targets[:index]:
             where = loaded.where("targets", index)
@@ -50,7 +55,7 @@ def targets_of_recipe(loaded: LoadedRecipe) -> tuple[ListedTarget, ...]:
                 cure="take one out, or change an option",
             )
     shipping = [index for index, target in enumerate(targets) if target.ships] or [0]
-    return tuple(ListedTarget(index, _label(targets, index), targets[index]) for index in shipping)
+    return tuple(ListedTarget(index, labels[index], targets[index]) for index in shipping)
 
 
 def _label(targets: Sequence[Target], index: int) -> str:
@@ -61,6 +66,17 @@ def _label(targets: Sequence[Target], index: int) -> str:
     differing = [name for name in fields if any(getattr(each, name) != getattr(target, name) for each in alike)]
     values = [re.sub(r"[^A-Za-z0-9.]+", "_", str(getattr(target, name))).strip("_") for name in differing]
     return "-".join([target.name, *values])
+
+
+def _check_limits(loaded: LoadedRecipe, labels: Sequence[str]) -> None:
+    for name, gate in loaded.recipe.gates.parity.items():
+        unknown = next((label for label in gate.targets or () if label not in labels), None)
+        if unknown is not None:
+            raise RecipeError(
+                f"{loaded.where('gates', 'parity', name, 'targets', unknown)}: expected one of the recipe's targets "
+                f"({', '.join(labels)}), got {unknown!r}",
+                cure=did_you_mean(unknown, labels),
+            )
 
 
 def _check_rounding(loaded: LoadedRecipe, target: Target, index: int) -> None:

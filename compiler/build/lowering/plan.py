@@ -23,6 +23,7 @@ class LoweringPlan:
     Attributes:
         original: the captured graph and the reference.
         target: what the graph is lowered to, with its variants for this graph written out once these are known.
+        gate: the graph's parity gate, with the limits of this target.
         passes: the passes, in order.
         key: of the graph after the passes.
         search_key: of a search for variants.
@@ -33,6 +34,7 @@ class LoweringPlan:
 
     original: Original
     target: Target
+    gate: ParityGate
     passes: tuple[PlannedPass, ...]
     key: str
     search_key: str
@@ -44,11 +46,6 @@ class LoweringPlan:
     def name(self) -> str:
         """Return the graph's name."""
         return self.original.name
-
-    @property
-    def gate(self) -> ParityGate:
-        """Return the graph's parity gate."""
-        return self.original.gate
 
     @property
     def buckets(self) -> Mapping[str, tuple[int, ...]]:
@@ -82,12 +79,13 @@ class LoweringPlan:
         return dataclasses.replace(self, target=self.target.with_plan(search.plan), searched=search)
 
 
-def plan_lowering(original: Original, target: Target, failures: Path | None = None) -> LoweringPlan:
+def plan_lowering(original: Original, target: Target, gate: ParityGate, failures: Path | None = None) -> LoweringPlan:
     """Plan the passes of a graph, and its variants where they need not be searched, or were by an earlier build.
 
     Args:
         original: the captured graph and the reference.
         target: the target that the graph is lowered to.
+        gate: the parity gate of what the target writes.
         failures: folder for the reproducer of a gate that fails, or None.
     """
     key = key_of(original.lowering_inputs())
@@ -95,7 +93,8 @@ def plan_lowering(original: Original, target: Target, failures: Path | None = No
     last = passes[-1].key if passes else key
     plan = LoweringPlan(
         original=original,
-        target=target.planned(original.name, lossy=original.gate.lossy is not None),
+        target=target.planned(original.name, lossy=gate.lossy is not None),
+        gate=gate,
         passes=passes,
         key=last,
         search_key=key_of(SearchInputs(last, target.name, repr(target), original.buckets)),

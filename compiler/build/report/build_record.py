@@ -48,6 +48,7 @@ class BuildRecord:
         self.sizes: dict[str, int] = {}
         self.speed: list[SpeedRow] = []
         self.drift: dict[str, tuple[DriftCurve, ...]] = {}
+        self.call_bytes: dict[str, int] = {}
         self.engines: tuple[EngineRow, ...] = ()
         self.searches: list[Search] = []
 
@@ -67,6 +68,7 @@ class BuildRecord:
             sizes=self.sizes,
             speed=tuple(self.speed),
             drift=self.drift,
+            call_bytes=self.call_bytes,
             engines=self.engines,
             searches=tuple(self.searches),
             forms=pinned(self.searches) if self.searches else "",

@@ -13,6 +13,7 @@ from compiler.base.records.compression import Cut
 from compiler.base.records.findings import most_urgent_first
 from compiler.base.records.precision import Pin, TensorRange
 from compiler.base.records.searches import HEADS
+from compiler.base.records.target_rows import COLUMNS, target_rows
 from compiler.build.report.charts import compression_chart, drift_chart, histogram_chart, share_bar
 from compiler.build.report.files import GENERATOR
 from compiler.build.report.graph_drawing import drawn, escaped, group_boxes
@@ -41,7 +42,7 @@ def report_page(report: BuildReport, figures: Mapping[str, Sequence[GraphFigures
     name = report.bundle.rstrip("/").rsplit("/", 1)[-1]
     body = _body(report, figures.get(report.target, ()))
     if report.targets:
-        body = [*_verdict(report), *_ratios(report)]
+        body = [*_verdict(report), *_targets(report), *_ratios(report)]
         for target in report.targets:
             body += [f"<h1>{escaped(target.target)}</h1>", *_body(target, figures.get(target.target, ()))]
     return "\n".join(
@@ -87,6 +88,11 @@ def _body(report: BuildReport, figures: Sequence[GraphFigures]) -> list[str]:
     ]
     written = [f"<h2>{escaped(title)}</h2>\n{content}" for title, lines in sections if (content := "\n".join(lines))]
     return [*_verdict(report), _tiles(report, figures), *written]
+
+
+def _targets(report: BuildReport) -> Iterator[str]:
+    yield "<h2>Targets</h2>"
+    yield table(COLUMNS, [tuple(map(escaped, row.cells())) for row in target_rows(report)])
 
 
 def _ratios(report: BuildReport) -> Iterator[str]:

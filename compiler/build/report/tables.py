@@ -9,6 +9,7 @@ from compiler.base.records.build_report import BuildReport
 from compiler.base.records.findings import Finding, most_urgent_first
 from compiler.base.records.precision import Pin
 from compiler.base.records.searches import HEADS
+from compiler.base.records.target_rows import COLUMNS, target_rows
 
 
 def _table(title: str, *columns: str) -> Table:
@@ -138,8 +139,17 @@ def _ratio_table(report: BuildReport) -> Table | None:
     return table if report.ratios else None
 
 
+def _target_table(report: BuildReport) -> Table | None:
+    table = _table("Targets", *COLUMNS)
+    for row in target_rows(report):
+        table.add_row(*map(escape, row.cells()))
+    return table if table.rows else None
+
+
 def tables_of(report: BuildReport) -> Iterator[Table]:
     """Yield tables of passes, forms, pins, gates, sizes, speed and engines; for several targets, a comparison."""
     of_one = (_pass_table, _cut_table, _search_table, _pin_table, _gate_table, _size_table, _speed_table, _engine_table)
-    makers: tuple[Callable[[BuildReport], Table | None], ...] = (_ratio_table,) if report.targets else of_one
+    makers: tuple[Callable[[BuildReport], Table | None], ...] = (
+        (_target_table, _ratio_table) if report.targets else of_one
+    )
     yield from (table for make in makers if (table := make(report)) is not None)

@@ -14,7 +14,7 @@ ENVIRONMENT = Environment(
         "torchao: BSD-3-Clause; ONNX Runtime: MIT"
     ),
     fetched_mb=286,
-    installed_mb=1250,
+    installed_mb=1320,
     verifies="lowers graphs to TOSA, executes these in Arm's reference model, and compiles command streams with Vela",
 )
 """Sizes: sum of the wheels that the lock names, and `du -sm` of the environment."""

@@ -19,7 +19,7 @@ from compiler.errors import Location, RecipeError, Refused
 from compiler.graph import model as graphs
 from compiler.graph.runners.session import Session, open_session
 from compiler.graph.stages import Lowered
-from compiler.targets.base import Built, Compiled, Emitted, Target
+from compiler.targets.base import CALL_BYTES, Built, Compiled, Emitted, Target
 from compiler.targets.environment import Environment
 from compiler.targets.ethos_u.accelerators import Family, family_of
 from compiler.targets.ethos_u.calibration import record
@@ -216,6 +216,8 @@ class EthosU(Target):
             "memory": plan["memory_mode"],
             **{f"Vela's estimate of {name}": str(number) for name, number in figure["estimates"].items()},
             "TOSA against quantised graph": figure["agreement"],
+            "TOSA against graph in float32": figure["loss"],
+            CALL_BYTES: str(figure["call_bytes"]),
         }
         return Compiled(
             {program["graph"]: program["engine"] for program in programs}, built_with, besides=tuple(besides)

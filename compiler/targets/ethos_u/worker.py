@@ -50,6 +50,9 @@ LEAST_SCALE_16 = 2.0**-30
 LEAST_AGREEMENT_DB = 45.0
 """Between the TOSA graph and the quantised module: measured from 51 dB to equality on graphs in 8 bits."""
 
+ITEM_BYTES = {"int8": 1, "int16": 2, "int32": 4}
+"""Of the integers at the border of a TOSA graph."""
+
 VELA_S = 1800.0
 
 CONFIG = "Arm/vela.ini"
@@ -188,8 +191,7 @@ def quantised(program: Mapping[str, Any], calls: Calls, specification: str, prec
     from executorch.backends.arm.tosa.specification import TosaSpecification
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
-    exported = torch.export.load(program["module"])
-    module = exported.module(check_guards=False)
+    module = float_module(program)
     example = [torch.from_numpy(each) for each in next(calls.run(_as_arrays(module), 1))[0]]
     if join_linear_layers(module):
         module = torch.export.export(module, tuple(example)).module(check_guards=False)
@@ -205,6 +207,13 @@ def quantised(program: Mapping[str, Any], calls: Calls, specification: str, prec
             pass
     tie_states(prepared, program["tied"], program)
     return convert_pt2e(prepared), example
+
+
+def float_module(program: Mapping[str, Any]) -> Any:
+    """Return the module of a program, in float32."""
+    import torch
+
+    return torch.export.load(program["module"]).module(check_guards=False)
 
 
 def _as_arrays(module: Any) -> Any:
@@ -413,8 +422,8 @@ class Agreement:
         return f"{self.worst_db:.1f} dB at least, {100.0 * self.equal / self.entries:.2f} % of numbers to the bit"
 
 
-def compared(program: Mapping[str, Any], calls: Calls, module: Any, tosa: Lowered) -> Agreement:
-    """Compare a TOSA graph, call after call with its own states, with the quantised module on the same inputs.
+def compared(program: Mapping[str, Any], calls: Calls, module: Any, tosa: Lowered) -> tuple[Agreement, Agreement]:
+    """Compare a TOSA graph, call after call with its own states, with two modules on the same inputs.
 
     Args:
         program: the request.
@@ -422,18 +431,22 @@ def compared(program: Mapping[str, Any], calls: Calls, module: Any, tosa: Lowere
         module: the quantised module.
         tosa: the graph.
 
+    Returns:
+        How far it is from the quantised module, and from the module in float32.
+
     Raises:
-        Refusal: it is further away than rounding of single steps explains.
+        Refusal: it is further away from the quantised module than rounding of single steps explains.
     """
-    by_torch, agreement = _as_arrays(module), Agreement()
-    run = in_order(program, tosa)
-    for inputs, outputs in calls.run(run, COMPARED_CALLS):
-        agreement.add(outputs, by_torch(inputs))
+    by_quantised, by_float = _as_arrays(module), _as_arrays(float_module(program))
+    agreement, loss = Agreement(), Agreement()
+    for inputs, outputs in calls.run(in_order(program, tosa), COMPARED_CALLS):
+        agreement.add(outputs, by_quantised(inputs))
+        loss.add(outputs, by_float(inputs))
     if agreement.worst_db < LEAST_AGREEMENT_DB:
         raise Refusal(
             f"expected a TOSA graph within {LEAST_AGREEMENT_DB:g} dB of the quantised graph, got {agreement.words}"
         )
-    return agreement
+    return agreement, loss
 
 
 def in_order(program: Mapping[str, Any], tosa: Lowered) -> Callable[[list[Any]], list[Any]]:
@@ -514,7 +527,7 @@ def compile_program(program: Mapping[str, Any], request: Mapping[str, Any], out:
     done("quantise")
     tosa = named(lowered(module, example, specification), program)
     done("lower")
-    agreement = compared(program, calls, module, tosa)
+    agreement, loss = compared(program, calls, module, tosa)
     done("compare")
     stream, estimates = command_stream(tosa.tosa, request)
     done("compile")
@@ -525,7 +538,21 @@ def compile_program(program: Mapping[str, Any], request: Mapping[str, Any], out:
     ):
         (out / program[part]).parent.mkdir(exist_ok=True)
         (out / program[part]).write_bytes(content)
-    return {"seconds": seconds, "agreement": agreement.words, "estimates": estimates}
+    return {
+        "seconds": seconds,
+        "agreement": agreement.words,
+        "loss": loss.words,
+        "estimates": estimates,
+        "call_bytes": call_bytes(tosa, program, calls, module),
+    }
+
+
+def call_bytes(tosa: Lowered, program: Mapping[str, Any], calls: Calls, module: Any) -> int:
+    """Return the bytes of the inputs and outputs of one call of a TOSA graph."""
+    ((inputs, outputs),) = calls.run(_as_arrays(module), 1)
+    entries = {name: each.size for name, each in zip(program["inputs"], inputs, strict=True)}
+    entries |= {name: each.size for name, each in zip(program["outputs"], outputs, strict=True)}
+    return sum(entries[each.name] * ITEM_BYTES[each.dtype] for each in (*tosa.inputs, *tosa.outputs))
 
 
 def _rows(borders: Sequence[Border]) -> list[dict[str, Any]]:

@@ -58,3 +58,13 @@ front_end: {sample_rate_hz: 16000, dither: 0.0, window: povey, snip_edges: true}
 def test_kinds_of_edge_feeds_are_known_by_name(tmp_path: Path) -> None:
     text = changed("chained_steps: 100}", "chained_steps: 100, edges: [silence, noise]}")
     assert "gates.parity.encoder.edges.1: expected one of the known names, got 'noise'" in refusal(tmp_path, text)
+
+
+def test_limits_of_a_target_take_the_place_of_those_of_all(tmp_path: Path) -> None:
+    by_target = "chained_steps: 100, lossy: {max_abs: 0.1}, targets: {npu: {max_abs: 0.5, sqnr_db: 20}}}"
+    gate = load(tmp_path, changed("chained_steps: 100}", by_target)).gates.parity["encoder"]
+    assert gate.limits(lossy=True).max_abs == 0.1
+    for label, limit in (("npu", 0.5), ("other", 0.1)):
+        of_target = gate.for_target(label)
+        assert (of_target.limits(lossy=True).max_abs, of_target.targets) == (limit, None)
+        assert of_target.limits(lossy=False).max_abs == 1e-5

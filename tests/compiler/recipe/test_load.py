@@ -340,3 +340,14 @@ def test_no_two_roles_of_a_recipe_that_ships_draw_from_one_generator(name: str) 
         drawn = [feeds if isinstance(feeds, str) else feeds.get(graph) for feeds in roles]
         named = [each for each in drawn if each is not None]
         assert len(named) == len(set(named))
+
+
+def test_the_recipe_of_one_target_has_its_limits_and_says_so(tmp_path: Path) -> None:
+    by_target = "chained_steps: 100, targets: {npu: {max_abs: 0.5}}}"
+    loaded = load_recipe(write(tmp_path, changed("chained_steps: 100}", by_target)))
+    limited = loaded.with_limits_of("npu")
+    assert limited.recipe.gates.parity["encoder"].lossy is not None
+    assert "npu:" not in limited.text and "max_abs: 0.5" in limited.text
+    assert loaded.with_limits_of("other").recipe.gates.parity["encoder"].lossy is None
+    plain = load_recipe(write(tmp_path, GOOD))
+    assert plain.with_limits_of("npu") is plain

@@ -41,4 +41,4 @@ def planned_stream(folder: Path, target: Target | None = None, *, rounds: bool =
         project.replace("stream.yaml", "chained_steps: 6}", "chained_steps: 6, lossy: {max_abs: 0.5, sqnr_db: 25.0}}")
     loaded, progress = load_recipe(str(folder / "stream.yaml")), Progress(Console(file=io.StringIO()))
     original = original_of(loaded, "net", loaded.recipe.graphs["net"], StageCache(project.cache), progress)
-    return plan_lowering(original, OnnxStatic() if target is None else target)
+    return plan_lowering(original, OnnxStatic() if target is None else target, original.gate)

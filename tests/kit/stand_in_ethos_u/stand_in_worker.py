@@ -36,7 +36,13 @@ def compile_program(program: dict[str, Any], out: pathlib.Path) -> dict[str, Any
     (out / program["engine"]).write_bytes(file.getvalue())
     (out / program["border"]).write_text(json.dumps(border))
     (out / program["commands"]).write_bytes(b"commands")
-    return {"seconds": {}, "agreement": "every bit of 7 numbers", "estimates": {"cycles": 1000.0, "SRAM in KiB": 2.5}}
+    return {
+        "seconds": {},
+        "agreement": "every bit of 7 numbers",
+        "loss": "60.0 dB at least, 0.00 % of numbers to the bit",
+        "estimates": {"cycles": 1000.0, "SRAM in KiB": 2.5},
+        "call_bytes": 77,
+    }
 
 
 def main() -> None:

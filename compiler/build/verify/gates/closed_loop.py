@@ -86,9 +86,9 @@ class TensorInLoop:
         difference, ends = self.tally.difference(), (self.sqnr_db[0], self.sqnr_db[-1])
         said = f"SQNR of the first chunk {_decibels(ends[0])}, of the last {_decibels(ends[1])}"
         steps = f"{difference.steps} chunks, reference up to {difference.reference_max:.3g}"
-        found = [_of_distance(graph, difference, limits, f"{steps}, {said}")]
+        worst = min((each for each in ends if each is not None), default=None)
+        found = [_of_distance(graph, difference, limits, f"{steps}, {said}", worst)]
         if limits.sqnr_db is not None:
-            worst = min((each for each in ends if each is not None), default=None)
             holds = worst is None or worst >= limits.sqnr_db
             tensor = difference.tensor
             found.append(Finding("simulator.sqnr_db", graph, tensor, worst, limits.sqnr_db, holds, said, is_least=True))
@@ -103,10 +103,15 @@ def _decibels(sqnr_db: float | None) -> str:
     return "without a difference" if sqnr_db is None else f"{sqnr_db:.1f} dB"
 
 
-def _of_distance(graph: str, difference: Difference, limits: Tolerance, detail: str) -> Finding:
-    limit = difference.limit(limits)
+def _of_distance(graph: str, difference: Difference, limits: Tolerance, detail: str, sqnr_db: float | None) -> Finding:
     return at_most(
-        "simulator.max_abs", graph, difference.tensor, limit=limit, measured=difference.max_abs, detail=detail
+        "simulator.max_abs",
+        graph,
+        difference.tensor,
+        limit=difference.limit(limits),
+        measured=difference.max_abs,
+        detail=detail,
+        figures={"sqnr_db": sqnr_db},
     )
 
 

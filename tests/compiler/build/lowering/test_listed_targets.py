@@ -62,12 +62,22 @@ def test_a_target_that_rounds_needs_limits_of_what_may_be_lost(tmp_path: Path) -
         ("openvino", "", 0),
         ("openvino, precision: bfloat16", "", 2),
         ("openvino, precision: bfloat16", ", lossy: {max_abs: 0.5}", 0),
+        ("openvino, precision: bfloat16", ", targets: {openvino: {max_abs: 0.5}}", 0),
     ):
         file.write_text(RECIPE.format(target=target, lossy=lossy), encoding="utf-8")
         ended = project.run("check", "mine.yaml")
         assert ended.code == code, ended.err
         if code:
             assert "mine.yaml:" in ended.message and "parity.net.lossy, as openvino rounds" in ended.message
+
+
+def test_limits_of_a_target_that_is_not_listed_are_refused_with_their_line(tmp_path: Path) -> None:
+    write_inputs(tmp_path)
+    text = RECIPE.format(target="openvino", lossy=", targets: {openvina: {max_abs: 0.5}}")
+    (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
+    ended = Project(tmp_path, tmp_path / "cache").run("check", "mine.yaml")
+    said = "mine.yaml:11: gates.parity.net.targets.openvina: expected one of the recipe's targets (openvino), got"
+    assert ended.code == 2 and said in ended.message and "openvino" in ended.message.split("got", 1)[1], ended.err
 
 
 def test_a_target_that_takes_ranges_needs_calibration_data(tmp_path: Path) -> None:

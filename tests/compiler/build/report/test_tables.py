@@ -1,5 +1,6 @@
 """A build as tables: what is shown of it, and how much."""
 
+import dataclasses
 import io
 
 from rich.console import Console
@@ -42,6 +43,13 @@ def test_a_build_has_the_tables_that_it_has_rows_for() -> None:
     assert list(tables_of(BuildReport("r.yaml", "dist/x"))) == []
     titles = [str(table.title) for table in tables_of(REPORT)]
     assert len(titles) == len(set(titles)) == 5
+
+
+def test_of_several_targets_a_row_each_is_shown_and_not_the_tables_of_one() -> None:
+    one = dataclasses.replace(REPORT, target="npu", failure=None)
+    report = BuildReport("r.yaml", "dist/x", gates=REPORT.gates, targets=(one, dataclasses.replace(one, target="cpu")))
+    (table,) = tables_of(report)
+    assert (table.title, table.row_count) == ("Targets", 2)
 
 
 def test_of_many_findings_those_that_use_most_of_their_limits_are_shown() -> None:

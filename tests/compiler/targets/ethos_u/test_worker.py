@@ -26,7 +26,9 @@ from compiler.targets.ethos_u.worker import (
     Calls,
     Lowered,
     Refusal,
+    call_bytes,
     command_stream,
+    compared,
     estimates_of,
     join_linear_layers,
     named,
@@ -153,6 +155,45 @@ def test_tosa_gets_integers_and_gives_numbers_under_the_names_of_the_program(mon
     assert found.tolist() == [1.0, 32.0, 0.25]
     with pytest.raises(Refusal, match="a TOSA graph that the reference model calls 1"):
         run_tosa(tosa._replace(tosa=b"other"), [np.zeros(3, np.float32)])
+
+
+class Doubled(nn.Module):
+    """Twice its input, and some more."""
+
+    def __init__(self, more: float) -> None:
+        super().__init__()
+        self.more = more
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor]:
+        return (2.0 * x + self.more,)
+
+
+def test_a_tosa_graph_is_compared_with_the_quantised_module_and_with_that_in_float32(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded: dict[str, Any] = {"starts": np.ones(2, np.bool_), "feed x": np.ones((2, 1, 4), np.float32)}
+    np.savez(tmp_path / "feeds.npz", **recorded)
+    torch.export.save(torch.export.export(Doubled(0.0), (torch.ones(1, 4),)), tmp_path / "module.pt2")
+    program = {
+        "module": str(tmp_path / "module.pt2"),
+        "feeds": str(tmp_path / "feeds.npz"),
+        "host": None,
+        "states": {},
+        "inputs": ["x"],
+        "outputs": ["y"],
+    }
+    tosa = Lowered(b"TOSA", [Border("x", 0.5, 0, "int8")], [Border("y", 0.5, 0, "int16")])
+    calls, quantised = Calls(program), Doubled(0.002)
+    assert call_bytes(tosa, program, calls, quantised) == 4 + 2 * 4
+    for more, sentence in ((0.002, ""), (0.1, "within 45 dB of the quantised graph, got 26")):
+        run = worker._as_arrays(Doubled(more))
+        monkeypatch.setattr(worker, "in_order", lambda program, tosa, run=run: run)
+        if sentence:
+            with pytest.raises(Refusal, match=sentence):
+                compared(program, calls, quantised, tosa)
+        else:
+            agreement, loss = compared(program, calls, quantised, tosa)
+            assert (agreement.words, loss.words[:7]) == ("every bit of 8 numbers", "60.0 dB")
 
 
 def test_calls_carry_their_states_and_begin_each_stream_anew(tmp_path: Path) -> None:
