@@ -1,13 +1,13 @@
 """Runs the TOSA graphs of one graph of a bundle in Arm's reference model, in the place of an Ethos-U.
 
-The bundle has, for every bucket, the TOSA graph that Vela has compiled, what runs on the host in front of it as an ONNX
-graph, and the scales of its inputs and outputs. The reference model defines what TOSA means: its integers are those of
-a device that keeps to it, at a time that says nothing of one. It lives in the environment of the vendor's toolchain;
-what runs command streams on a device is the firmware's, not this runtime's.
+The bundle has, for every bucket, the TOSA graph that Vela has compiled, what runs on the host in front of it and behind
+it as ONNX graphs, and the scales of its inputs and outputs. The reference model defines what TOSA means: its integers
+are those of a device that keeps to it, at a time that says nothing of one. It lives in the environment of the vendor's
+toolchain; what runs command streams on a device is the firmware's, not this runtime's.
 """
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,16 +83,22 @@ class _Program(NamedTuple):
     """What runs one bucket.
 
     Attributes:
-        host: session of the host's graph; None where the host has nothing to compute.
+        host: session of what the host computes before the device; None where that is nothing.
         tosa: the TOSA graph.
         inputs: of the TOSA graph, in order.
         outputs: likewise.
+        behind: session of what the host computes of the outputs; None where that is nothing.
     """
 
     host: Any
     tosa: bytes
     inputs: list[Border]
     outputs: list[Border]
+    behind: Any
+
+    def known(self, inputs: Collection[str]) -> set[str]:
+        """Return the names of what there is before the device runs, with those of the graph's inputs."""
+        return {*inputs, *(() if self.host is None else (each.name for each in self.host.get_outputs()))}
 
 
 class EthosUExecutor(ProgramExecutor[_Program]):
@@ -141,10 +147,7 @@ class EthosUExecutor(ProgramExecutor[_Program]):
             program = self._program(bucket)
             full = dict(inputs)
             try:
-                if program.host is not None:
-                    taken = {each.name: np.ascontiguousarray(full[each.name]) for each in program.host.get_inputs()}
-                    made = program.host.run(None, taken)
-                    full |= dict(zip((each.name for each in program.host.get_outputs()), made, strict=True))
+                full |= _computed(program.host, full)
                 integers = [np.ascontiguousarray(each.integers(full[each.name])) for each in program.inputs]
                 found, status = self._model.run(program.tosa, integers)
             except Exception as error:  # the libraries have no error of their own
@@ -153,9 +156,13 @@ class EthosUExecutor(ProgramExecutor[_Program]):
                 raise InternalError(
                     f"{self._where}: bucket {bucket}: expected a TOSA graph that the reference model runs, got {status}"
                 )
-            results = {each.name: each.numbers(array) for each, array in zip(program.outputs, found, strict=True)}
+            full |= {each.name: each.numbers(array) for each, array in zip(program.outputs, found, strict=True)}
+            try:
+                full |= _computed(program.behind, full)
+            except Exception as error:  # the library has no error of its own
+                raise InternalError(f"{self._where}: bucket {bucket}: {show(str(error))}") from error
         for name, array in outputs.items():
-            np.copyto(array, results[name].reshape(array.shape), casting="no")
+            np.copyto(array, full[name].reshape(array.shape), casting="no")
 
     def _open(self, artifact: Artifact) -> _Program:
         """Open what runs a bucket.
@@ -165,22 +172,23 @@ class EthosUExecutor(ProgramExecutor[_Program]):
         """
         engine = self._engine.files[artifact.file]
         parts = next(each for each in self._plan.key("programs").items() if each.key("engine").text() == engine)
-        border_file, host_file = parts.key("border").text(), parts.key("host").optional_text()
+        border_file = parts.key("border").text()
+        host, behind = (parts.key(part).optional_text() for part in ("host", "behind"))
         border = JsonValue.parse(self._bundle.read_file(border_file), border_file)
         program = _Program(
-            None if host_file is None else self._host(host_file),
+            None if host is None else self._host(host),
             self._bundle.read_file(engine),
             [_border(each) for each in border.key("inputs").items()],
             [_border(each) for each in border.key("outputs").items()],
+            None if behind is None else self._host(behind),
         )
         where = f"{self._bundle.path}: {border_file}"
         wanted, got = {each.name for each in self._graph.outputs}, {each.name for each in program.outputs}
-        if got != wanted:
+        known = program.known([each.name for each in self._graph.inputs])
+        read, given = _border_of_session(program.behind)
+        if wanted - got - given - known or got - wanted - read:
             refuse(where, f"outputs as the manifest lists them ({show(sorted(wanted))})", show(sorted(got)))
-        known = {each.name for each in self._graph.inputs}
-        if program.host is not None:
-            known |= {each.name for each in program.host.get_outputs()}
-        unknown = sorted({each.name for each in program.inputs} - known)
+        unknown = sorted({each.name for each in program.inputs} - known) + sorted(read - known - got)
         if unknown:
             refuse(where, "inputs that the host has", show(unknown))
         return program
@@ -204,6 +212,21 @@ class EthosUExecutor(ProgramExecutor[_Program]):
             raise BundleRefused(
                 f"{self._bundle.path}: {file}: expected a graph for the host, got {show(str(error))}; build it again"
             ) from error
+
+
+def _computed(session: Any, full: Mapping[str, Array]) -> dict[str, Array]:
+    """Return what a graph of the host computes, by name; nothing without one."""
+    if session is None:
+        return {}
+    taken = {each.name: np.ascontiguousarray(full[each.name]) for each in session.get_inputs()}
+    return dict(zip((each.name for each in session.get_outputs()), session.run(None, taken), strict=True))
+
+
+def _border_of_session(session: Any) -> tuple[set[str], set[str]]:
+    """Return the names of a session's inputs and outputs."""
+    if session is None:
+        return set(), set()
+    return {each.name for each in session.get_inputs()}, {each.name for each in session.get_outputs()}
 
 
 def _border(value: JsonValue) -> Border:

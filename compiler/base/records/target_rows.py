@@ -34,7 +34,8 @@ class TargetRow:
             the first and the last chunk; None where nothing was compared, or nothing differs.
         tensor: whose ratio it is.
         argmax: least share of rows whose largest entry is at the same place, in a simulator; None elsewhere.
-        task: what the metric of the task is, original and artefact; empty where no task runs.
+        task: what the metric of the task is, original and artefact; empty where no task runs, or where it ran on graphs
+            in the place of the artefact.
         call_bytes: bytes that go into one call of every graph and come out of it, at the smallest bucket.
         size_bytes: of all files of the bundle.
         ended: how the build for the target ended.
@@ -76,6 +77,7 @@ def target_rows(report: BuildReport) -> tuple[TargetRow, ...]:
 def _row(report: BuildReport) -> TargetRow:
     worst = _worst(report)
     shares = [each.measured for each in report.gates if each.gate == "simulator.argmax" and each.measured is not None]
+    has_run = all(row.reached == "run" for row in report.engines)
     tasks = [each.detail for each in report.gates if each.gate == "task.max_increase" and each.measured is not None]
     has_bundle = report.failure is None
     return TargetRow(
@@ -84,7 +86,7 @@ def _row(report: BuildReport) -> TargetRow:
         sqnr_db=None if worst is None else worst.figures["sqnr_db"],
         tensor="" if worst is None else worst.subject,
         argmax=min(shares, default=None),
-        task="; ".join(tasks),
+        task="; ".join(tasks) if has_run else "",
         call_bytes=sum(report.call_bytes.values()) if has_bundle else 0,
         size_bytes=sum(report.sizes.values()) if has_bundle else 0,
         ended="all gates hold" if has_bundle else report.verdict,

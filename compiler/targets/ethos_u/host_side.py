@@ -1,7 +1,9 @@
 """Splits a graph into what runs on the host and what an Ethos-U computes.
 
-On the host are the masks and positions that follow from lengths, lookups of integers, and the zeros that are written
-into the hidden places of a state: nothing of it multiplies. The device gets numbers alone.
+On the host, in front of the device, are the masks and positions that follow from lengths, lookups of integers, and the
+zeros that are written into the hidden places of a state. Behind the device is what integers cannot hold or what selects
+an index at the end of a graph: logarithms of shares, places of the largest entries, casts, and what is computed of
+these. Nothing on the host multiplies matrices. The device gets and gives numbers alone.
 """
 
 import dataclasses
@@ -11,6 +13,7 @@ import onnx_ir as ir
 
 from compiler.errors import Location, Refused
 from compiler.graph import model as graphs
+from compiler.graph.operators.traits import PRODUCTS
 
 NUMBERS = frozenset({ir.DataType.FLOAT})
 """Element types of what the device computes with, before it is quantised."""
@@ -20,38 +23,86 @@ INTEGERS = frozenset(
 )
 """Element types of what the host computes with."""
 
+BEHIND = frozenset({"LogSoftmax"})
+"""Operators in float32 that the host computes at the end of a graph: a share near 0 has a large logarithm, and in
+integers it is 0."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Sides:
-    """The two halves of a graph.
+    """The parts of a graph, in the order in which they run.
 
     Attributes:
-        host: from inputs of the graph to inputs of the device; without outputs where the host has nothing to do.
-        device: from the host's outputs and other inputs of the graph to the outputs of the graph.
+        host: from inputs of the graph to inputs of the device, and of what is behind it; without outputs where the host
+            has nothing to do.
+        device: from the host's outputs and other inputs of the graph to the outputs of the graph, and to what is read
+            behind it.
+        behind: from outputs of the device and what was there before to the other outputs of the graph; without outputs
+            where the device gives all of them.
     """
 
     host: ir.Model
     device: ir.Model
+    behind: ir.Model
 
 
 def split_sides(model: ir.Model, lengths: Collection[str]) -> Sides:
-    """Return the two halves of a static graph, which is not changed.
+    """Return the parts of a static graph, which is not changed.
 
     Args:
         model: the graph, with types on all values.
         lengths: names of the inputs that hold lengths and masks.
     """
-    host, device = graphs.clone(model), graphs.clone(model)
+    host, device, behind = graphs.clone(model), graphs.clone(model), graphs.clone(model)
     prepared = _prepared(model, lengths)
-    crossing = [
+    left = _left(model, prepared)
+    computed = set(model.graph) - prepared - left
+    to_device, past_device = _read(model, prepared, computed), _read(model, prepared, left)
+    from_device = _read(model, computed, left)
+    outputs = list(model.graph.outputs)
+    of_host = [str(value.name) for value in outputs if value.producer() in prepared]
+    of_left = [str(value.name) for value in outputs if value.producer() in left]
+    of_device = [str(value.name) for value in outputs if value.producer() not in prepared | left]
+    _end_in(host, [*to_device, *past_device, *of_host])
+    _begin_with(device, to_device)
+    _end_in(device, [*of_device, *from_device])
+    _begin_with(behind, [*past_device, *from_device])
+    _end_in(behind, of_left)
+    return Sides(host, device, behind)
+
+
+def _read(model: ir.Model, makers: Collection[ir.Node], readers: Collection[ir.Node]) -> list[str]:
+    """Return the names of what some nodes make and others read, in order; constants are in every part."""
+    return [
         str(value.name)
         for node in model.graph
+        if node in makers and node.op_type != "Constant"
         for value in node.outputs
-        if node in prepared and (value.is_graph_output() or _read_outside(value, prepared))
+        if any(use.node in readers for use in value.uses())
     ]
-    _end_in(host, crossing)
-    _begin_with(device, crossing)
-    return Sides(host, device)
+
+
+def _left(model: ir.Model, prepared: Collection[ir.Node]) -> set[ir.Node]:
+    """Return the nodes behind the device; none where products would be among them."""
+    left: set[ir.Node] = set()
+    for node in model.graph:
+        begins = node.op_type in BEHIND or any(value.dtype in INTEGERS for value in node.outputs)
+        if node not in prepared and node not in left and begins and not _is_constant(node.outputs[0]):
+            following = _following(node)
+            if not any(each.op_type in PRODUCTS for each in following):
+                left |= following
+    return left
+
+
+def _following(node: ir.Node) -> set[ir.Node]:
+    """Return a node and all nodes that read what follows from it."""
+    following, waiting = {node}, [node]
+    while waiting:
+        for value in waiting.pop().outputs:
+            new = {use.node for use in value.uses()} - following
+            following |= new
+            waiting += new
+    return following
 
 
 def _prepared(model: ir.Model, lengths: Collection[str]) -> set[ir.Node]:
@@ -94,35 +145,29 @@ def _fills(node: ir.Node, of_lengths: Collection[ir.Value], inputs: Collection[i
     return mask in of_lengths and data in inputs and other is not None and _is_constant(other)
 
 
-def _read_outside(value: ir.Value, nodes: Collection[ir.Node]) -> bool:
-    return any(use.node not in nodes for use in value.uses())
+def _end_in(part: ir.Model, names: Iterable[str]) -> None:
+    """Keep what makes the named values, and make these the outputs, each once."""
+    values = {str(value.name): value for value in (*part.graph.inputs, *part.graph.initializers.values())}
+    values |= {str(value.name): value for node in part.graph for value in node.outputs}
+    part.graph.outputs.clear()
+    part.graph.outputs.extend(values[name] for name in dict.fromkeys(names))
+    graphs.prune(part)
+    _drop_unread_inputs(part)
 
 
-def _end_in(host: ir.Model, names: Iterable[str]) -> None:
-    """Keep what makes the named values, and make these the outputs."""
-    values = {str(value.name): value for node in host.graph for value in node.outputs}
-    host.graph.outputs.clear()
-    host.graph.outputs.extend(values[name] for name in names)
-    graphs.prune(host)
-    _drop_unread_inputs(host)
-
-
-def _begin_with(device: ir.Model, names: Iterable[str]) -> None:
+def _begin_with(part: ir.Model, names: Iterable[str]) -> None:
     """Make the named values inputs, and drop what makes them."""
-    values = {str(value.name): value for node in device.graph for value in node.outputs}
+    values = {str(value.name): value for node in part.graph for value in node.outputs}
     for name in names:
         made = values[name]
-        given = ir.Value(name=f"{name}", shape=made.shape, type=made.type)
-        made.name = f"{name}_of_host"
-        device.graph.inputs.append(given)
+        given = ir.Value(name=name, shape=made.shape, type=made.type)
+        made.name = f"{name}_before"
+        part.graph.inputs.append(given)
         for use in list(made.uses()):
             use.node.replace_input_with(use.idx, given)
-        outputs = list(device.graph.outputs)
-        for index, output in enumerate(outputs):
+        for index, output in enumerate(part.graph.outputs):
             if output is made:
-                device.graph.outputs[index] = given
-    graphs.prune(device)
-    _drop_unread_inputs(device)
+                part.graph.outputs[index] = given
 
 
 def _drop_unread_inputs(model: ir.Model) -> None:

@@ -28,8 +28,20 @@ def require_taken(lowered: Lowered) -> None:
                 cure="leave out the pass that appends to states",
                 place=Location(stage=STAGE, graph=graph),
             )
-    device = sides_of(lowered, {str(node.name): Limits(0.0, -1.0) for node in hidden_scores(lowered.model)}).device
+    sides = sides_of(lowered, {str(node.name): Limits(0.0, -1.0) for node in hidden_scores(lowered.model)})
+    device, given_behind = sides.device, {str(value.name): value for value in sides.behind.graph.outputs}
     require_numbers(device, graph, STAGE)
+    for state in lowered.states:
+        node = given_behind[state.output].producer() if state.output in given_behind else None
+        if node is not None:
+            raise Refused(
+                f"expected states that the NPU computes in float32, got {state.output}, which follows from whole "
+                f"numbers or from logarithms",
+                cure="compute it of numbers, or of lengths alone, in the model, or build for another target",
+                place=Location(
+                    stage=STAGE, graph=graph, node=str(node.name), op=node.op_type, source=graphs.source_of(node)
+                ),
+            )
     from compiler.targets.torch_graphs.operators import refused_nodes  # it loads the framework
 
     for node in refused_nodes(device):

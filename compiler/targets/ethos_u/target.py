@@ -37,6 +37,9 @@ FOLDER = "ethos_u"
 
 PRECISIONS = ("int8", "int16x8")
 
+BESIDES = ("host", "behind", "border", "commands")
+"""Parts of a program that ship beside the TOSA graph; the host's may be left out."""
+
 COMPILE_S, COMPILE_BYTES = 7200.0, 16 << 30
 """Limits of the vendor's tools for all graph files of a bundle."""
 
@@ -139,8 +142,7 @@ class EthosU(Target):
             recorded = record(emitted.lowered)
             calls = f"{FOLDER}/{Path(emitted.file).stem}.calls.npz"
             files[calls] = recorded.content
-            has_host = bool(sides_of(emitted.lowered, recorded.limits).host.graph.outputs)
-            programs.append(_program(emitted, calls, recorded.limits, has_host=has_host))
+            programs.append(_program(emitted, calls, recorded.limits, sides_of(emitted.lowered, recorded.limits)))
         plan = f"{FOLDER}/{lowered.graph}.build_plan.json"
         files[plan] = canonical_json(
             {
@@ -199,14 +201,14 @@ class EthosU(Target):
             for refused in told["refused"]:
                 raise refusal_of(refused, bundle, self.accelerator, Location(stage=self.name), "another target")
             for program in requests:
-                if program["host"]:
-                    shutil.copyfile(program["host"], out / program["host_file"])
+                for file, copy in program["of_host"].items():
+                    shutil.copyfile(file, out / copy)
         return {file: self._compiled(plan, told) for file, plan in plans.items()}
 
     def _compiled(self, plan: Mapping[str, Any], told: Mapping[str, Any]) -> Compiled:
         """Return the engines of one plan."""
         programs, figures = plan["programs"], told["figures"]
-        besides = [program[part] for program in programs for part in ("host", "border", "commands") if program[part]]
+        besides = [program[part] for program in programs for part in BESIDES if program[part]]
         figure = figures[programs[0]["graph"]]
         built_with = {
             **told["versions"],
@@ -224,14 +226,14 @@ class EthosU(Target):
         )
 
 
-def _program(emitted: Emitted, calls: str, limits: Mapping[str, Limits], *, has_host: bool) -> dict[str, Any]:
+def _program(emitted: Emitted, calls: str, limits: Mapping[str, Limits], sides: Sides) -> dict[str, Any]:
     """Return the part of a plan for one graph file.
 
     Args:
         emitted: the graph.
         calls: file of the recorded calls.
         limits: of hidden scores, by node.
-        has_host: whether the host computes anything of it.
+        sides: its parts.
     """
     stem = f"engines/{Path(emitted.file).stem}"
     return {
@@ -242,28 +244,33 @@ def _program(emitted: Emitted, calls: str, limits: Mapping[str, Limits], *, has_
         "lengths": lengths_of(emitted.lowered),
         "limits": {name: dataclasses.asdict(each) for name, each in limits.items()},
         "engine": f"{stem}.tosa",
-        "host": f"{stem}.host.onnx" if has_host else None,
+        "host": f"{stem}.host.onnx" if sides.host.graph.outputs else None,
+        "behind": f"{stem}.behind.onnx" if sides.behind.graph.outputs else None,
         "border": f"{stem}.border.json",
         "commands": f"{stem}.commands.npz",
     }
 
 
 def _write_sides(bundle: Path, graph: str, program: Mapping[str, Any], scratch: Path) -> dict[str, Any]:
-    """Write both halves of a graph file, that of the device as a module of torch; return what the worker is asked."""
+    """Write the parts of a graph file, that of the device as a module of torch; return what the worker is asked."""
     limits = {name: Limits(**each) for name, each in program["limits"].items()}
     sides = sides_of_model(ir.load(bundle / program["graph"]), limits, program["lengths"])
     stem = Path(program["graph"]).stem
     from compiler.targets.torch_graphs.module import export_module  # it loads the framework
 
-    module, host = scratch / f"{stem}.pt2", scratch / f"{stem}.onnx"
+    module = scratch / f"{stem}.pt2"
     export_module(sides.device, graph, module)
-    if program["host"]:
-        host.write_bytes(graphs.serialized(ir.external_data.load_to_model(sides.host)))
+    of_host = {}
+    for part, model in (("host", sides.host), ("behind", sides.behind)):
+        if program[part]:
+            file = scratch / f"{stem}.{part}.onnx"
+            file.write_bytes(graphs.serialized(ir.external_data.load_to_model(model)))
+            of_host[part] = str(file.resolve())
     return {
         "graph": program["graph"],
         "module": str(module.resolve()),
-        "host": str(host.resolve()) if program["host"] else None,
-        "host_file": program["host"],
+        "host": of_host.get("host"),
+        "of_host": {file: program[part] for part, file in of_host.items()},
         "feeds": str((bundle / program["calls"]).resolve()),
         "states": program["states"],
         "tied": _tied(sides, program["states"]),
@@ -283,4 +290,5 @@ def _tied(sides: Sides, states: Mapping[str, str]) -> dict[str, str]:
         if graphs.is_op(node, "Where") and node.inputs[1] is not None
     }
     names = {str(value.name): filled.get(str(value.name), str(value.name)) for value in sides.device.graph.inputs}
-    return {name: states[state] for name, state in names.items() if state in states}
+    given = {str(value.name) for value in sides.device.graph.outputs}
+    return {name: states[state] for name, state in names.items() if states.get(state) in given}

@@ -172,8 +172,8 @@ class Calls:
                 full |= dict(zip((each.name for each in self.session.get_outputs()), made, strict=True))
             inputs = [full[name] for name in self.inputs]
             outputs = model(inputs)
-            found = dict(zip(self.outputs, outputs, strict=True))
-            states = {name: found[output] for name, output in self.states.items()}
+            full |= dict(zip(self.outputs, outputs, strict=True))
+            states = {name: full[output] for name, output in self.states.items()}
             yield inputs, outputs
 
 

@@ -39,6 +39,10 @@ SIZES = {"batch": 1, "frames": 2}
 HOST = """<ir_version: 10, opset_import: ["" : 20]> host (int64[n] shift) => (float[n,1,1] number)
 <int64[2] axes = {1, 2}> { real = Cast<to = 1>(shift)  number = Unsqueeze(real, axes) }"""
 
+BEHIND = """<ir_version: 10, opset_import: ["" : 20]> behind (float[n,2,m] half, float[n,1,1] number)
+=> (float[n,2,m] y) { sum = Add(half, number)  y = Neg(sum) }"""
+"""What `leaving` computes of the device's output and of the host's."""
+
 BORDER = {
     "inputs": [
         {"name": "x", "scale": 0.5, "zero_point": 3, "dtype": "int8"},
@@ -64,17 +68,18 @@ def write_bundle(folder: Path, change: Callable[[dict[str, Any]], None] = withou
 
     Args:
         folder: where it goes.
-        change: is given `plan`, `border` and `host`, the content of the host's graph.
+        change: is given `plan`, `border`, and the content of the host's graphs, `host` and `behind`.
     """
     graph, files = plain_graph(), graph_files()
     stems = {each.file: f"engines/{Path(each.file).stem}" for each in graph.artifacts}
     programs = [
-        {"engine": f"{stem}.tosa", "host": f"{stem}.host.onnx", "border": f"{stem}.border.json"}
+        {"engine": f"{stem}.tosa", "host": f"{stem}.host.onnx", "behind": None, "border": f"{stem}.border.json"}
         for stem in stems.values()
     ]
     plan = {"accelerator": "ethos-u85-256", "precision": "int8", "programs": programs}
     host = onnx.parser.parse_model(HOST).SerializeToString()
-    parts = {"plan": plan, "border": json.loads(json.dumps(BORDER)), "host": host}
+    behind = onnx.parser.parse_model(BEHIND).SerializeToString()
+    parts = {"plan": plan, "border": json.loads(json.dumps(BORDER)), "host": host, "behind": behind}
     change(parts)
     built_with = {"accelerator": "ethos-u85-256", "precision": "int8"}
     engines = {file: f"{stem}.tosa" for file, stem in stems.items()}
@@ -88,8 +93,9 @@ def write_bundle(folder: Path, change: Callable[[dict[str, Any]], None] = withou
         kept[item.file] = with_contract(kept[item.file], contract_of("plain", graph, item, FRONT_END, digest))
     for program in programs:
         kept[program["engine"]] = b"TOSA"
-        if program["host"] is not None:
-            kept[program["host"]] = parts["host"]
+        for part in ("host", "behind"):
+            if program[part] is not None:
+                kept[program[part]] = parts[part]
         kept[program["border"]] = json.dumps(parts["border"]).encode()
     for path, content in kept.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -139,6 +145,22 @@ def test_a_graph_whose_host_has_nothing_to_do_needs_no_session(tmp_path: Path, m
     assert run(write_bundle(tmp_path, alone)).reshape(-1).tolist() == [-1.0, 0.0, 1.0, 62.0]
 
 
+def leaving(parts: dict[str, Any]) -> None:
+    """Let the host compute the output."""
+    for program in parts["plan"]["programs"]:
+        program["behind"] = f"{program['engine']}.behind.onnx"
+    parts["border"]["outputs"][0]["name"] = "half"
+
+
+def test_the_host_computes_what_leaves_the_device(tmp_path: Path) -> None:
+    assert run(write_bundle(tmp_path, leaving)).reshape(-1).tolist() == [-3.0, -4.0, -5.0, -66.0]
+
+
+def leaving_for_nothing(parts: dict[str, Any]) -> None:
+    leaving(parts)
+    parts["border"]["outputs"][0]["name"] = "other"
+
+
 def of_another_accelerator(parts: dict[str, Any]) -> None:
     parts["plan"]["accelerator"] = "ethos-u55-128"
 
@@ -172,6 +194,7 @@ def without_a_host(parts: dict[str, Any]) -> None:
         (without_a_step, "expected a number from 1e-30"),
         (with_other_integers, "dtype"),
         (without_a_host, "expected a graph for the host, got"),
+        (leaving_for_nothing, r"expected outputs as the manifest lists them \(\['y'\]\), got \['other'\]"),
     ],
 )
 def test_parts_that_do_not_fit_are_refused(

@@ -58,9 +58,43 @@ def test_a_graph_without_masks_leaves_the_host_nothing() -> None:
     assert (list(sides.host.graph.outputs), names(sides.device.graph.inputs)) == ([], ["x"])
 
 
-def test_whole_numbers_that_follow_from_data_are_refused_with_their_line() -> None:
-    text = "(float[1,4] x) => (float[1,4] y) { best = ArgMax<axis = 1>(x)  n = Cast<to = 1>(best)  y = Add(x, n) }"
-    device: ir.Model = split_sides(parse(text, {}), ()).device
+PICKED = """(float[1,4] x, int64[1] shift, float[4,4] w) => (int64[1,1] y, float[1,4] shares, float[1,4] scores) {
+    product = MatMul(x, w)  scores = Relu(product)  shares = LogSoftmax<axis = 1>(scores)
+    best = ArgMax<axis = 1>(scores)  by = Neg(shift)  y = Add(best, by)
+}"""
+"""An index and logarithms at the end of a graph, and a shift of the index that follows from whole numbers alone."""
+
+
+def test_an_index_and_logarithms_at_the_end_leave_the_device() -> None:
+    weights = {"w": np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32)}
+    sides = split_sides(parse(PICKED, weights), ())
+    require_numbers(sides.device, "net", "ethos_u")
+    assert [node.op_type for node in sides.device.graph] == ["MatMul", "Relu"]
+    assert names(sides.device.graph.outputs) == ["scores"]
+    assert (names(sides.host.graph.outputs), names(sides.behind.graph.inputs)) == (["by"], ["by", "scores"])
+    assert sorted(node.op_type for node in sides.behind.graph) == ["Add", "ArgMax", "LogSoftmax"]
+    feed = {"x": np.array([[0.5, -1.0, 2.0, 0.1]], np.float32), "shift": np.array([7])}
+    full = dict(feed)
+    for part in (sides.host, sides.device, sides.behind):
+        made = open_model(part).run(None, {name: full[name] for name in names(part.graph.inputs)})
+        full |= dict(zip(names(part.graph.outputs), made, strict=True))
+    for name, expected in zip(
+        ("y", "shares", "scores"), open_model(parse(PICKED, weights)).run(None, feed), strict=True
+    ):
+        np.testing.assert_array_equal(full[name], expected, err_msg=name)
+
+
+def test_what_follows_from_whole_numbers_alone_is_given_by_the_host() -> None:
+    text = "(float[1,4] x, int64[1] count) => (float[1,4] y, int64[1] next) { y = Relu(x)  next = Add(count, count) }"
+    sides = split_sides(parse(text, {}), ())
+    assert (names(sides.host.graph.outputs), names(sides.device.graph.outputs)) == (["next"], ["y"])
+    assert list(sides.behind.graph.outputs) == []
+
+
+def test_whole_numbers_that_follow_from_data_are_refused_with_their_line_where_products_read_them() -> None:
+    text = """(float[1,4] x, float[4,4] w) => (float[1,4] y) {
+        best = ArgMax<axis = 1>(x)  n = Cast<to = 1>(best)  s = Add(x, n)  y = MatMul(s, w) }"""
+    device: ir.Model = split_sides(parse(text, {"w": np.eye(4, dtype=np.float32)}), ()).device
     with pytest.raises(Refused, match="expected float32 in what the NPU computes, got INT64 in best") as caught:
         require_numbers(device, "net", "ethos_u")
     place = caught.value.place

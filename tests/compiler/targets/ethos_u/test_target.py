@@ -209,6 +209,7 @@ def bundle_of_attention(folder: Path) -> Path:
         "limits": {hidden: {"shown": 40.0, "hidden": -60.0}},
         "engine": "engines/net.tosa",
         "host": "engines/net.host.onnx",
+        "behind": None,
         "border": "engines/net.border.json",
         "commands": "engines/net.commands.npz",
     }
