@@ -72,7 +72,7 @@ def write_bundle(folder: Path, change: Callable[[dict[str, Any]], None] = withou
     """
     graph, files = plain_graph(), graph_files()
     stems = {each.file: f"engines/{Path(each.file).stem}" for each in graph.artifacts}
-    programs = [
+    programs: list[dict[str, Any]] = [
         {"engine": f"{stem}.tosa", "host": f"{stem}.host.onnx", "behind": None, "border": f"{stem}.border.json"}
         for stem in stems.values()
     ]

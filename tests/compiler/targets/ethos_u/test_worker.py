@@ -174,7 +174,7 @@ def test_a_tosa_graph_is_compared_with_the_quantised_module_and_with_that_in_flo
     recorded: dict[str, Any] = {"starts": np.ones(2, np.bool_), "feed x": np.ones((2, 1, 4), np.float32)}
     np.savez(tmp_path / "feeds.npz", **recorded)
     torch.export.save(torch.export.export(Doubled(0.0), (torch.ones(1, 4),)), tmp_path / "module.pt2")
-    program = {
+    program: dict[str, Any] = {
         "module": str(tmp_path / "module.pt2"),
         "feeds": str(tmp_path / "feeds.npz"),
         "host": None,
