@@ -218,7 +218,7 @@ class EthosU(Target):
             "memory": plan["memory_mode"],
             **{f"Vela's estimate of {name}": str(number) for name, number in figure["estimates"].items()},
             "TOSA against quantised graph": figure["agreement"],
-            "TOSA against graph in float32": figure["loss"],
+            **{f"TOSA against float32 in {name}": words for name, words in figure["losses"].items()},
             CALL_BYTES: str(figure["call_bytes"]),
         }
         return Compiled(

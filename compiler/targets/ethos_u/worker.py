@@ -422,7 +422,9 @@ class Agreement:
         return f"{self.worst_db:.1f} dB at least, {100.0 * self.equal / self.entries:.2f} % of numbers to the bit"
 
 
-def compared(program: Mapping[str, Any], calls: Calls, module: Any, tosa: Lowered) -> tuple[Agreement, Agreement]:
+def compared(
+    program: Mapping[str, Any], calls: Calls, module: Any, tosa: Lowered
+) -> tuple[Agreement, dict[str, Agreement]]:
     """Compare a TOSA graph, call after call with its own states, with two modules on the same inputs.
 
     Args:
@@ -432,21 +434,22 @@ def compared(program: Mapping[str, Any], calls: Calls, module: Any, tosa: Lowere
         tosa: the graph.
 
     Returns:
-        How far it is from the quantised module, and from the module in float32.
+        How far it is from the quantised module, and from the module in float32, by output.
 
     Raises:
         Refusal: it is further away from the quantised module than rounding of single steps explains.
     """
     by_quantised, by_float = _as_arrays(module), _as_arrays(float_module(program))
-    agreement, loss = Agreement(), Agreement()
+    agreement, losses = Agreement(), {name: Agreement() for name in program["outputs"]}
     for inputs, outputs in calls.run(in_order(program, tosa), COMPARED_CALLS):
         agreement.add(outputs, by_quantised(inputs))
-        loss.add(outputs, by_float(inputs))
+        for loss, got, right in zip(losses.values(), outputs, by_float(inputs), strict=True):
+            loss.add([got], [right])
     if agreement.worst_db < LEAST_AGREEMENT_DB:
         raise Refusal(
             f"expected a TOSA graph within {LEAST_AGREEMENT_DB:g} dB of the quantised graph, got {agreement.words}"
         )
-    return agreement, loss
+    return agreement, losses
 
 
 def in_order(program: Mapping[str, Any], tosa: Lowered) -> Callable[[list[Any]], list[Any]]:
@@ -527,7 +530,7 @@ def compile_program(program: Mapping[str, Any], request: Mapping[str, Any], out:
     done("quantise")
     tosa = named(lowered(module, example, specification), program)
     done("lower")
-    agreement, loss = compared(program, calls, module, tosa)
+    agreement, losses = compared(program, calls, module, tosa)
     done("compare")
     stream, estimates = command_stream(tosa.tosa, request)
     done("compile")
@@ -541,7 +544,7 @@ def compile_program(program: Mapping[str, Any], request: Mapping[str, Any], out:
     return {
         "seconds": seconds,
         "agreement": agreement.words,
-        "loss": loss.words,
+        "losses": {name: loss.words for name, loss in losses.items()},
         "estimates": estimates,
         "call_bytes": call_bytes(tosa, program, calls, module),
     }

@@ -84,7 +84,7 @@ def test_a_recipe_is_lowered_and_executed_in_a_closed_loop(made: Made) -> None:
     engine = manifest["graphs"]["net"]["engine"]
     assert engine["built_with"]["accelerator"] == "ethos-u85-256"
     assert engine["built_with"]["Vela's estimate of cycles"] == "1000.0"
-    assert engine["built_with"]["TOSA against graph in float32"].startswith("60.0 dB")
+    assert engine["built_with"]["TOSA against float32 in logits"].startswith("60.0 dB")
     assert ended.report["call_bytes"] == {"net": 77}, "integers of the device, not numbers of the graph"
     assert engine["built_with"]["system"] == "Ethos_U85_SYS_DRAM_Mid"
     parts = {name for name in manifest["files"] if name.startswith("engines/")}
