@@ -79,10 +79,10 @@ class Chooser:
         limit = head.soft
         if head.state == RUSHED:
             size, cost, limit = self._rushed(queue, head, rows, FOR_EVER, now)
-        elif now + cost > limit:
+        elif now + cost > limit and not queue.service.patient:
             within = queue.costs.best_bucket_within(limit - now, head.rows, rows)
             if within is None or not self._keeps_up(queue, *within, now):
-                within = self._fewest(queue, head.rows, rows)
+                within = queue.costs.best_bucket(head.rows, rows)
             size, cost = within
         latest = limit - cost
         ripe = latest - self._guard <= now or cost <= self._policy.ripe * queue.costs.best_rate * min(rows, size)
@@ -90,21 +90,20 @@ class Chooser:
 
     def _soonest(self, queue: TaskQueue, least: int, rows: int, now: int) -> tuple[int, int]:
         """Return the row bucket, and its cost, of a real-time run none of whose rows is late."""
-        if rows == least or queue.service.patient or not all(other.service.real_time for other in self._filled):
-            return self._fewest(queue, least, rows)
+        if queue.service.patient:
+            return queue.costs.widest_bucket(least, rows)
+        if rows == least or not all(other.service.real_time for other in self._filled):
+            return queue.costs.best_bucket(least, rows)
         free = max(1.0 - self._load(now) / self._lanes, LEAST_FREE)
         return queue.costs.soonest_bucket(least, rows, queue.rows_per_ns(now) / free, self._lanes)
 
-    @staticmethod
-    def _fewest(queue: TaskQueue, least: int, rows: int) -> tuple[int, int]:
-        """Return the row bucket, and its cost, of a real-time run that takes the least of the device."""
-        if queue.service.patient:
-            return queue.costs.widest_bucket(least, rows)
-        return queue.costs.best_bucket(least, rows)
-
     def _load(self, now: int) -> float:
-        """Return the number of lanes that arriving real-time work needs, in the runs that are cheapest per row."""
-        return sum(queue.rows_per_ns(now) * queue.costs.best_rate for queue in self._real_time)
+        """Return the number of lanes that arriving real-time work needs, in the runs that are cheapest per row.
+
+        Patient work follows from its answers, so that it comes as fast as a device allows: it counts for nothing.
+        """
+        arriving = [queue for queue in self._real_time if not queue.service.patient]
+        return sum(queue.rows_per_ns(now) * queue.costs.best_rate for queue in arriving)
 
     def _keeps_up(self, queue: TaskQueue, size: int, cost: int, now: int) -> bool:
         """Return whether the lanes could do all arriving real-time work if all runs of a queue were of this size.

@@ -346,7 +346,7 @@ class RowCosts:
         """Return the row bucket, and its cost, of a run of all queued rows, unless several runs cost much less.
 
         Streams that always run together keep their states in one block of memory; where runs take some of them and then
-        others, these are copied in each run.
+        others, these are copied in each run. Buckets on trial are tried by runs of all rows alone.
 
         Args:
             least: rows that it must hold, at most the largest bucket.
@@ -357,7 +357,8 @@ class RowCosts:
         if found is None:
             fitting = [bucket for bucket in self.buckets if bucket.rows >= rows and bucket.known]
             wide = min(fitting, key=lambda bucket: bucket.price, default=None)
-            if wide is not None and wide.price <= TOGETHER * self._cost_to_clear(rows):
+            settled = [bucket for bucket in self.buckets if not bucket.on_trial]
+            if wide is not None and (wide.on_trial or wide.price <= TOGETHER * _cheapest(settled, rows)):
                 found = wide.rows, wide.plan
             else:
                 found = self.best_bucket(least, rows)
@@ -478,6 +479,14 @@ def _median(ascending: Sequence[float]) -> float:
 
 def _percentile_95(ascending: Sequence[float]) -> float:
     return ascending[(len(ascending) - 1) * 19 // 20]
+
+
+def _cheapest(buckets: Sequence[BucketCost], rows: int) -> float:
+    """Return the least cost of running some rows in some buckets, in ns."""
+    costs = [0.0]
+    for count in range(1, rows + 1):
+        costs.append(min(bucket.price + costs[max(count - bucket.rows, 0)] for bucket in buckets))
+    return costs[rows]
 
 
 def _guess(rows: int, known: Mapping[int, Spread]) -> Spread:

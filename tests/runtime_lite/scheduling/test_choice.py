@@ -59,6 +59,22 @@ def test_patient_work_shares_one_run_though_nobody_waits_for_the_device() -> Non
     assert started(scheduler, 1000).rows == 4
 
 
+def test_steps_leave_first_calls_the_time_that_a_device_has() -> None:
+    """Steps come as fast as they are answered: that is no reason to let all first calls wait for the last."""
+    first = CHUNKS._replace(graph="first")
+    scheduler = Scheduler(table({CHUNKS: {1: 1 * MS, 8: 3 * MS}, first: {1: 10 * MS, 8: 80 * MS}}))
+    now = 0
+    for _ in range(1000):
+        scheduler.submit(task_at(CHUNKS, STEP, now), now)
+        run = scheduler.decide(now).run
+        assert run is not None
+        now += 1 * MS
+        scheduler.finished(run, now)
+    for _ in range(8):
+        scheduler.submit(task_at(first, STEP._replace(patient=False), now), now)
+    assert started(scheduler, now / MS).rows == 1
+
+
 def test_offline_work_runs_in_the_slack_that_real_time_work_leaves() -> None:
     """Chunks that gain by waiting let an utterance go first, as long as they still start in time."""
     costs = table()

@@ -282,6 +282,25 @@ def test_the_widest_run_takes_all_rows_unless_several_cost_much_less(
     assert RowCosts(spreads(costs)).widest_bucket(least, rows) == (size, costs[size])
 
 
+def test_the_widest_run_is_not_split_to_try_a_bucket_again() -> None:
+    costs = RowCosts(spreads(STEPS))
+    for _ in range(FORGET + WINDOW):
+        costs.observe(8, STEPS[8])
+    assert costs.best_bucket(1, 5)[0] != 8  # others are on trial
+    assert costs.widest_bucket(1, 5)[0] == 8
+
+
+def test_a_widest_run_that_was_dear_is_tried_again() -> None:
+    costs = RowCosts(spreads({1: 60, 8: 480}))
+    for _ in range(FORGET):
+        assert costs.widest_bucket(1, 5)[0] == 1
+        costs.observe(1, 60)
+    for _ in range(WINDOW):
+        assert costs.widest_bucket(1, 5)[0] == 8
+        costs.observe(8, 90)
+    assert costs.widest_bucket(1, 5)[0] == 8
+
+
 def test_within_some_room_the_least_cost_per_row_counts() -> None:
     costs = RowCosts(spreads({1: 4, 4: 5, 8: 6, 16: 20}))
     assert costs.best_bucket_within(5, 1, 100) == (4, 5)

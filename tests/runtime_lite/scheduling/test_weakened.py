@@ -156,9 +156,9 @@ WEAKENED: dict[str, tuple[object, str, object, Callable[..., None]]] = {
         choice.test_while_efficient_work_waits_chunks_take_the_least_of_the_device,
     ),
     "nobody is patient": (
-        Chooser,
-        "_fewest",
-        lambda self, queue, least, rows: queue.costs.best_bucket(least, rows),
+        RowCosts,
+        "widest_bucket",
+        RowCosts.best_bucket,
         choice.test_patient_work_shares_one_run_though_nobody_waits_for_the_device,
     ),
     "rows run in the bucket that was the quickest of late": (
