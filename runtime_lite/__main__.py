@@ -1,4 +1,4 @@
-"""The command line: commands for a bundle, and the exit codes that they end with.
+"""Implements the commands of `python -m runtime_lite` and their exit codes.
 
 `inspect|verify|run|bench|load|open-inference BUNDLE`, `plan BUNDLE...`, `triton|ray BUNDLE FOLDER`, `top ADDRESS`.
 

@@ -1,4 +1,4 @@
-"""Measures the time of one run per bucket, with all rows in use, every row as long as the bucket and full caches.
+"""Measures the execution time of every bucket with all rows in use, each as long as the bucket, and full caches.
 
 A bucket runs in a loop, alone, with its code and weights still in the processor's caches; in service a run takes
 longer, which `bench_served` measures.

@@ -1,4 +1,4 @@
-"""Measures the time of runs on a full server, including queues, requests, the states of streams and the caller.
+"""Measures the execution time of every bucket on a fully loaded server, with queueing, states and callers included.
 
 The server is the runtime's own. Its lanes are never idle, because the caller sends the next chunk as soon as one is
 answered. A rule takes the place of the scheduler: it runs one bucket after the other, full, on all lanes, and the rows

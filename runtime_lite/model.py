@@ -1,4 +1,4 @@
-"""A loaded bundle: runs feeds, queues them, or opens streams whose states the runtime keeps.
+"""Defines a loaded bundle, which runs or queues feeds, and opens streams whose states the runtime keeps.
 
 A feed is padded to the smallest bucket that holds it, and the outputs are sliced to their valid entries. A graph
 without states is run directly; a graph with states, run without a stream, starts from its initial states. Requests

@@ -1,4 +1,4 @@
-"""The runtime owns a device and the models loaded on it, and serves the requests of all their callers.
+"""Defines the runtime, which owns a device and the models loaded on it, and serves the requests of all callers.
 
 Loading checks the whole bundle. The session of a bucket is opened at its first use, or by `warm_up`, and kept open.
 Closing the runtime closes every model and every stream.

@@ -1,4 +1,4 @@
-"""A stream of chunks through a graph with states, which the runtime keeps; `Model.open_stream` returns one.
+"""Defines a stream, which runs chunks in order through a graph whose states the runtime keeps.
 
 One chunk is in flight at a time, and answers come in the order of the chunks. A chunk counts once its run has
 succeeded; `sequence` is the number of the next one. A chunk that is refused, fails, is dropped or is cancelled before

@@ -1,1 +1,1 @@
-"""Trains checkpoints before capture: heads that share keys and values are distilled from the original."""
+"""Trains models whose attention heads share keys and values by distillation from the original, before capture."""

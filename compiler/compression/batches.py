@@ -1,4 +1,4 @@
-"""Whole sequences of several streams, side by side, to train on.
+"""Assembles training batches of whole sequences: each stream is a row, and rows are padded along the time axis.
 
 Rows of one batch have equal sizes but along the axis of time, where shorter ones are filled up: frames do not read what
 comes behind their chunk, or no steps could be derived. Models without such an axis are given equal rows.

@@ -1,4 +1,4 @@
-"""Finds the entries of a module's parameters from which a projection of its graph is made, by their numbers.
+"""Finds, by comparing values, the rows or columns of module parameters that hold the channels of a projection.
 
 An exporter renames, transposes and folds weights, so names identify little. But every channel of a projection is a row
 or a column of some parameter, number by number. Nothing is taken for granted of how channels are ordered there:

@@ -1,4 +1,4 @@
-"""Writes the weights of heads that share keys and values as the module's own parameters: equal where heads share.
+"""Writes the weights of merged attention heads into the module's parameters, with equal values where heads share.
 
     K of heads 0, 3, 5, 7 of a group   ->   one K, four times
     Q, O of every head                 ->   with the maps of the group folded in

@@ -1,4 +1,4 @@
-"""Trains a module whose heads share keys and values to answer what the original answers.
+"""Trains a module whose heads share keys and values to reproduce the outputs of the original, by distillation.
 
 The module computes with its own `forward`; tied entries get the mean of their gradients and are made equal again
 behind every update, so that they stay equal to the last bit. Batches depend on the seed and the number of the update

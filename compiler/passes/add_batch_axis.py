@@ -1,6 +1,6 @@
-"""Let a graph that is written for one row compute many rows at once, each as the original does.
+"""Adds a batch axis to a graph written for one row, so that each row of a batch gets the original's result.
 
-A graph that has rows, but not in front of every input and output, gets them there by Transpose.
+A batch axis that is not the first axis of every input and output is moved there by Transpose.
 
 Before:
     x [1, time, 80], cache [4, 128, 64]

@@ -1,4 +1,4 @@
-"""Let a call give the new frames of its caches alone, and attend over cached and new frames separately.
+"""Makes a call return only the new frames of its caches, and attend over cached and new frames separately.
 
 Before:
     clean = Where(valid, cache, 0);  joined = Concat(clean, new);  next_cache = newest 512 frames of joined

@@ -1,4 +1,4 @@
-"""Write ai.onnx Attention out in products, sums, a selection and a softmax.
+"""Decomposes ai.onnx Attention into MatMul, Mul, Add, Where and Softmax nodes.
 
 Before:
     y = Attention<is_causal = 1>(q [batch, heads, time, 16], k, v, mask [batch, 1, time, time])

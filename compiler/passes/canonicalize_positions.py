@@ -1,6 +1,7 @@
-"""Write every lookup of a position table by length as one Slice of a table [1, rows, channels].
+"""Rewrites Gathers of a position table's first `length` rows as one Slice of a table [1, rows, channels].
 
-An entry that each row chooses in itself, x[arange(batch), at], is looked up with the batch axis in common.
+A lookup of one entry per row, x[arange(batch), at], becomes a GatherND with one batch dimension. Positions become
+integers that are counted from 0, with the start added behind.
 
 Before:
     rows = Gather(table [rows, channels], Range(0, length, 1)); y = Add(x [batch, length, channels], rows)

@@ -1,4 +1,4 @@
-"""Write the target shape of every Reshape as a constant that copies the dimensions it keeps.
+"""Rewrites the target shape of every Reshape as a constant whose zeros copy the dimensions that it keeps.
 
 Before:
     size = Shape(x)[1] + 16; target = Concat(batch, size, 4, 64); y = Reshape(x, target)

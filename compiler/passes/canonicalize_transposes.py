@@ -1,4 +1,4 @@
-"""Write a transpose of the last two axes that goes through a merged leading axis as one Transpose.
+"""Replaces each chain Reshape, Transpose, Reshape that swaps the last two axes by one Transpose.
 
 Before:
     a = Reshape(x [batch, heads, time, 16], [-1, time, 16]); b = Transpose(a, (0, 2, 1))

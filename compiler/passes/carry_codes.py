@@ -1,4 +1,4 @@
-"""Carry a state as the codes that all its readers quantise it to, and keep moved and quantised constants as codes.
+"""Stores a state in the integer codes to which all its readers quantise it, and quantises constants at build time.
 
 Before:
     joined = Concat(Where(valid, cache, 0), x);  codes = QuantizeLinear(joined)       # every reader's grid

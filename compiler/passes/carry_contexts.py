@@ -1,4 +1,4 @@
-"""Keep values computed frame by frame from a context in its place, so that a call computes them for new frames alone.
+"""Replaces a context state by values computed from it frame by frame, so that a call computes new frames only.
 
 Before:
     joined = Concat(context [batch, 256, 14], x [batch, 256, 16]);  next_context = joined[:, :, -14:]

@@ -1,4 +1,4 @@
-"""Drop the fills of free cache slots that no valid output reads.
+"""Removes Where nodes that fill free cache slots with zeros, where no valid output depends on the fill.
 
 Before:
     keys = Concat(Where(valid, cache, 0), new);  shares = Softmax(Where(seen, MatMul(queries, keys), lowest))

@@ -1,4 +1,4 @@
-"""Drop outputs that a node declares and nothing reads.
+"""Removes optional outputs of nodes that nothing reads.
 
 Before:
     y, mean = LayerNormalization(x, gamma);  z = Relu(y)

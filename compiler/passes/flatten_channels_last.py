@@ -1,4 +1,4 @@
-"""Flatten images with their channels last where a product follows, and permute its weights instead.
+"""Flattens the results of convolutions channels-last where a MatMul follows, and permutes its weights to match.
 
 Before:
     t = Transpose(image [batch, 256, 16, 19], (0, 2, 1, 3));  r = Reshape(t, [0, 16, 4864]);  y = MatMul(r, weights)

@@ -1,4 +1,4 @@
-"""Keep the newest frames by a fixed slice where every chunk has one length, and write no zeros over zeros.
+"""Replaces cache lookups by fixed Slices, and drops needless zero fills, where every chunk has the same length.
 
 Before (one frame per call):
     clean = Where(valid, cache, 0);  joined = Concat(clean, new)

@@ -1,4 +1,4 @@
-"""Multiply weights instead of values: a constant factor goes back to the constants that it can be taken into.
+"""Folds constant factors of values into the weights and biases from which the values are computed.
 
 Before:
     y = Mul(Add(MatMul(x, weights), bias), 0.5);  scores = Div(MatMul(q, keys), 8) with q of a product

@@ -1,4 +1,4 @@
-"""Multiply by the whole table of positions and look up the scores, instead of multiplying by looked-up positions.
+"""Multiplies by a whole position table and looks up the scores, instead of multiplying by looked-up positions.
 
 Before:
     rows = Gather(table [144, 256], index [batch, 144]);  p = Transpose(Reshape(rows))  # [batch, 4, 64, 144]

@@ -1,4 +1,4 @@
-"""Give every bucketed axis one size, so that nothing in the graph is symbolic.
+"""Replaces the names of bucketed axes by sizes, so that no dimension of the graph is symbolic.
 
 Before:
     features [batch, 67, 80]

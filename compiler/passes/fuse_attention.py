@@ -1,4 +1,4 @@
-"""Write attention as one operator.
+"""Fuses the nodes of attention (MatMul, mask, Softmax, MatMul) into one ai.onnx Attention node.
 
 Before:
     scores = MatMul(q [batch, 16, time, 64], Transpose(k [batch, 16, slots, 64]))
@@ -8,7 +8,7 @@ After:
     y = Attention<scale = 0.125>(q, k, v, Where(seen, positions * 0.125, lowest / 2))
 
 The nodes between scores and softmax run as before, on 0 in place of the scores: their result is the mask. Heads that
-share keys and values, spread by axes of 1 or repeated, are given to the operator as numbers of heads.
+share keys and values, broadcast along axes of size 1 or repeated, are given to the operator as numbers of heads.
 
 Requires: sizes that are numbers but for the rows.
 Ensures: opset 23, where a place was rewritten.

@@ -1,4 +1,4 @@
-"""Write the error function of a GELU as the operator that computes all of it.
+"""Fuses the Erf, the sum and the multiplications of a GELU into one Gelu node.
 
 Before:
     y = (x * (Erf(x / 1.4142135) + 1)) * 0.5        # and with the factors in any order

@@ -1,4 +1,4 @@
-"""Compute values that are equal in all calls of a stream in its first call only, and keep them as states.
+"""Computes values that are equal in all calls of a stream in its first call only, and keeps them as states.
 
 Before:
     keys = MatMul(encoded, weights)        in every call, of an input that a stream is fed alike each time

@@ -1,4 +1,4 @@
-"""Hide scores by the lowest number of their type, where -inf hides them.
+"""Masks attention scores with the lowest finite number of their type instead of -inf.
 
 Before:
     shares = Softmax(Where(mask, scores, -inf));  shares = Softmax(scores + bias), bias 0 or -inf

@@ -1,4 +1,4 @@
-"""Write Clip over whole numbers as Max and Min.
+"""Rewrites Clip over integers as Max and Min.
 
 Before:
     y = Clip(x, least, most)

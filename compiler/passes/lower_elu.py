@@ -1,4 +1,4 @@
-"""Write Elu as exponentials behind loops.
+"""Rewrites Elu as Relu, Min and Exp in graphs that contain loops or recurrent operators.
 
 Before:
     h = LSTM(x, w, r);  y = Elu(Elu(h))

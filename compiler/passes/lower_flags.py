@@ -1,4 +1,4 @@
-"""Write operators over truth values as the same over numbers.
+"""Rewrites operators on booleans, such as ScatterND and CumSum, as the same operators on numbers.
 
 Before:
     y = ScatterND(flags, places, written)

@@ -1,4 +1,4 @@
-"""Write products of dequantised values as ONNX Runtime's own operator on integers.
+"""Replaces MatMuls of dequantised values by MatMulIntegerToFloat, ONNX Runtime's own operator on integers.
 
 Before:
     y = MatMul(DequantizeLinear(x [batch, 16, 256] uint8), DequantizeLinear(W [256, 2048] int8)) + b

@@ -1,4 +1,4 @@
-"""Write convolutions over one place as products over channels.
+"""Rewrites convolutions with kernel size 1 as MatMuls over channels.
 
 Before:
     y = Conv(x [batch, 256, 16], weights [512, 256, 1], bias)

@@ -1,4 +1,4 @@
-"""Write quantised convolutions over one place as quantised products.
+"""Rewrites quantised convolutions with kernel size 1 as quantised MatMuls.
 
 Before:
     y = Conv(DQ(Q(x)), DQ(codes [512, 256, 1], scales of axis 0), bias)

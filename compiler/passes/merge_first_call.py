@@ -1,4 +1,4 @@
-"""Merge the call that starts a stream into the later-call graph: an empty cache is the first call.
+"""Proves that the first call of a stream equals a later call with empty caches, and drops the first-call graph.
 
 Before:
     first(features) and later(features, cache, context)

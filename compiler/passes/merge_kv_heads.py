@@ -1,4 +1,4 @@
-"""Let several heads of attention share keys and values: fewer are projected, and a cache of them is smaller.
+"""Merges the keys and values of several attention heads, so that projections and caches become smaller.
 
 Before:
     q, k, v = x Wq, x Wk, x Wv                # 16 heads each

@@ -1,4 +1,4 @@
-"""Compute on rows [batch * time, channels] where a graph computes on [batch, time, channels] row by row.
+"""Merges batch and time into one axis, [batch * time, channels], where a graph computes each frame by itself.
 
 Before:
     y = MatMul(x [batch, 16, 256], weights [256, 512]);  z = Add(y, bias [512]);  n = LayerNormalization(z)

@@ -1,4 +1,4 @@
-"""Let a call give the new frames of a window alone, which take the slots of the oldest frames.
+"""Makes a call return only the new frames of a window, which are written over the oldest frames of the cache.
 
 Before:
     joined = Concat(Where(valid, cache, 0), new);  next_cache = newest 128 frames of joined

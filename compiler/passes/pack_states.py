@@ -1,4 +1,4 @@
-"""Pack states of equal shape into one tensor, so that a step has few inputs and outputs.
+"""Packs states of equal shape into one tensor, so that a step has few inputs and outputs.
 
 Before:
     a_0 [batch, 4, 64, 128], ..., a_11 [batch, 4, 64, 128] with next_a_i = Slice(Concat(clean(a_i), x_i), 16, 144)

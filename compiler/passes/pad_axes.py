@@ -1,4 +1,4 @@
-"""Pad axes so that the graph is static along them and nothing of the padding can be seen in the result.
+"""Pads axes to static sizes, proves that no valid result depends on padding, and inserts the masks which that needs.
 
 Before:
     x [batch, time, 80], cache [batch, cache, W]

@@ -1,4 +1,4 @@
-"""Push constant position tables through the weights that follow them, at build time.
+"""Applies the weights that follow the lookup of positions to the whole constant table at build time.
 
 Before:
     rows = Gather(table [144, 256], index); projected = MatMul(rows, weights)        # one product per layer and call

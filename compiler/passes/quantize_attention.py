@@ -1,4 +1,4 @@
-"""Compute products of data with states and tables on 8-bit integers, with grids fixed by calibration.
+"""Quantises MatMuls of data with cached states or tables to 8-bit integers, with scales fixed by calibration.
 
 Before:
     scores = MatMul(queries, Concat(cached keys, new keys));  heard = MatMul(Softmax(scores), Concat(cached, new))

@@ -1,4 +1,4 @@
-"""Compute products with constant weights on 8-bit integers, with one scale per token, made when the token is there.
+"""Quantises MatMuls with constant weights to 8-bit integers, with one scale per token computed at run time.
 
 Before:
     y = MatMul(x [batch, 16, 256], W [256, 2048])

@@ -1,4 +1,4 @@
-"""Carry caches as 8-bit integers, on grids fixed by calibration.
+"""Stores cache states as 8-bit integers, with scales fixed by calibration.
 
 Before:
     cache [batch, heads, slots, width] float32;  next_cache float32

@@ -1,4 +1,4 @@
-"""Compute products and convolutions with constant weights on 8-bit integers, with grids fixed by calibration.
+"""Quantises MatMuls and convolutions with constant weights to 8-bit integers, with scales fixed by calibration.
 
 Before:
     y = MatMul(x [batch, 16, 256], W [256, 2048]) + b

@@ -1,4 +1,4 @@
-"""Remove the inputs that say where padding is, and the masks made of them; pad_axes masks by the true lengths.
+"""Removes inputs that hold padding masks or lengths, and the masks computed from them; pad_axes adds its own.
 
 Before:
     visible = And(causal, GatherND(attention_mask [batch, time])); p = Softmax(Where(visible, scores, -inf))

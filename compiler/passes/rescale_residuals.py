@@ -1,4 +1,4 @@
-"""Divide residual sums in front of normalisations by a power of two, so that half precision does not overflow.
+"""Divides residual sums before normalisations by a power of two, so that they do not overflow in half precision.
 
 Before:
     h = MatMul(x, w); s = Add(r, h); y = LayerNormalization(s, gamma, beta)       # s reaches 170 000

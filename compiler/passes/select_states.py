@@ -1,4 +1,4 @@
-"""Choose the states so that a step computes the least: a minimum cut over the stable values of the graph.
+"""Chooses which values a stream carries as states so that a step costs least, by a minimum cut over the graph.
 
 Before:
     joined = Concat(cache, x); keys = MatMul(LayerNorm(joined), Wk)      # 128 old frames projected again in every call

@@ -1,4 +1,4 @@
-"""Clean a graph up: fold constants, remove what nothing reads, share equal nodes and equal small constants.
+"""Simplifies a graph: folds constants, removes unread nodes, and merges equal nodes and equal small constants.
 
 Before:
     a = Constant(-1); b = Identity(x); c = Reshape(b, a); d = Reshape(b, a)

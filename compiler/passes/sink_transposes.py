@@ -1,4 +1,4 @@
-"""Move transposes behind nodes that compute entry by entry, until two of them meet and merge or cancel.
+"""Moves transposes behind elementwise nodes, until two of them meet and merge or cancel.
 
 Before:
     a = Transpose(x, (0, 2, 1)); b, c = Split(a, axis 1); d = Mul(b, Sigmoid(c)); y = Transpose(d, (0, 2, 1))

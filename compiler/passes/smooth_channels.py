@@ -1,4 +1,4 @@
-"""Move scales of channels from a layer normalisation into the products that read it, so that one grid fits all.
+"""Moves per-channel scales from layer normalisations into the MatMuls that follow, to quantise with less error.
 
 Before:
     y = LayerNormalization(x, gamma, beta); z = MatMul(y, W)

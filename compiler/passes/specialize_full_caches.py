@@ -1,4 +1,4 @@
-"""Compute calls in which all caches are full in a branch of their own, without masks and with constant positions.
+"""Adds If branches for calls in which all caches are full, without masks and with constant positions.
 
 Before:
     shares = Softmax(Where(seen, scores + GatherElements(by_place, places), lowest))

@@ -1,4 +1,4 @@
-"""Give the node behind a convolution its own copies of the constants.
+"""Copies constants for elementwise nodes behind a convolution, so that they share none with other nodes.
 
 Before:
     u = Conv(Add(x, shared), weights);  y = Add(u, shared)

@@ -1,4 +1,4 @@
-"""Compute the wide layer between two products block by block of its channels, so that it stays in the cache.
+"""Computes the wide layer between two MatMuls in blocks of channels, so that it fits the processor's cache.
 
 Before:
     h = MatMul(x [rows, 256], a [256, 2048]) + c;  y = MatMul(h * Sigmoid(h), b [2048, 256]) + d

@@ -1,4 +1,4 @@
-"""Split a stack of states into its members, so that each can be examined and moved by itself.
+"""Splits a state that stacks several tensors into one state per tensor, so that passes can treat each by itself.
 
 Before:
     caches [batch, 12, 256, 14];  cache_i = Gather(caches, i);  next_caches = Concat(Unsqueeze(next_0), ...)

@@ -1,4 +1,4 @@
-"""Write depthwise convolutions along time as convolutions over images of one line.
+"""Rewrites 1-D depthwise convolutions along time as 2-D convolutions over images of height 1.
 
 Before:
     y = Conv(x [batch, 256, 30], weights [256, 1, 15], group 256)

@@ -1,4 +1,4 @@
-"""Cut every cached state to the newest frames that its cache has slots for, inside the graph.
+"""Slices every cache that a call returns to its newest frames, as many as the cache has slots.
 
 Before:
     next_cache [batch, 144, W] = Concat(cache[128], new[16])

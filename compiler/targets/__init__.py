@@ -1,4 +1,4 @@
-"""The targets by name, the only place that names a vendor outside its folder."""
+"""Lists the targets by name; only this module of the compiler names a vendor outside the vendor's folder."""
 
 from compiler.numerics.quantization.placement import Placement
 from compiler.targets.base import Target

@@ -1,4 +1,4 @@
-"""Defines what every target has; a new target is a folder with such a record, and a line in `TARGETS`."""
+"""Defines the base class of targets and the records they return; a new target is a folder and an entry of `TARGETS`."""
 
 import abc
 import dataclasses

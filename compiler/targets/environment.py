@@ -1,4 +1,4 @@
-"""Describes an environment of Python packages in which a vendor's toolchain lives, and says whether it is here.
+"""Describes the Python environment that holds a vendor's toolchain, and checks whether this machine has it.
 
 The packages of vendors exclude each other, and those of this project: each vendor has an environment of its own, made
 from a lock file in the vendor's folder. `install.py` makes it.

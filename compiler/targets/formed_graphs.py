@@ -1,4 +1,4 @@
-"""Applies the variants of a plan to a graph whose sizes, all but perhaps its rows, are numbers.
+"""Applies the variants of a plan to a graph in which every size, except perhaps the number of rows, is fixed.
 
 A variant that refuses leaves the graph as it was, which is reported; one that produces an illegal graph is a defect,
 and fails the build under its name.

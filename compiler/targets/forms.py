@@ -1,4 +1,4 @@
-"""Forms are passes that a target may apply to graphs with fixed sizes; a plan lists those that are on.
+"""Defines variants, the optional passes of a target for graphs of fixed sizes, and reads the choice of a recipe.
 
 A variant changes how fast a graph is, not what it says. A target lists what it offers in the order in which it runs.
 """

@@ -1,4 +1,4 @@
-"""Makes the environment of a vendor's toolchain: beside its place, tried there, and put into place at the end.
+"""Installs the Python environment of a vendor's toolchain: makes it in a scratch folder, tries it, and moves it.
 
 Whatever fails or interrupts it, the environment is the one before, or none, or the complete new one.
 """

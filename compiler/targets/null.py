@@ -1,4 +1,4 @@
-"""Accepts everything and emits nothing: the whole compiler runs without a device."""
+"""Defines a target that accepts every graph and writes no file, to run the whole compiler without a device."""
 
 import dataclasses
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Static ONNX graphs for ONNX Runtime on a CUDA device: one file per combination of sizes, rows included.
+"""Writes static ONNX graphs for ONNX Runtime on a CUDA device, one file per combination of sizes, rows included.
 
 A run is captured as a CUDA graph, so that sizes are fixed and no node chooses between branches. Half precision is what
 the recipe's passes choose, by the same search as for other targets. The graphs are verified in ONNX Runtime on the CPU;

@@ -1,8 +1,8 @@
-"""Static ONNX graphs with one shared weights file per graph: one file per combination of sizes, rows left open.
+"""Writes static ONNX graphs with an open number of rows, one file per combination of the other sizes.
 
-A session keeps its own packed copy of the weights, so one session for all numbers of rows is what keeps memory small;
-it is as fast. A graph that needs their number has a file per bucket of the batch axis, too. Tried with ONNX Runtime
-1.31 on CPUs. Refuses graphs with a symbolic dimension anywhere else.
+All files of a graph share one weights file. A session keeps its own packed copy of the weights, so one session for all
+numbers of rows is what keeps memory small; it is as fast. A graph that needs their number has a file per bucket of the
+batch axis, too. Tried with ONNX Runtime 1.31 on CPUs. Refuses graphs with a symbolic dimension anywhere else.
 """
 
 import dataclasses

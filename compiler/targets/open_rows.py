@@ -1,4 +1,4 @@
-"""Leaves the batch axis of a graph open, so that one file, and one copy of its weights, serves every number of rows.
+"""Leaves the batch axis of a graph symbolic, so that one file, with one copy of the weights, serves every batch size.
 
 Every other dimension is a number. Nothing computes a size at run time: a Reshape copies the rows (0) or infers one
 dimension (-1), and whatever else would need their number closes the axis again. That the file is the graph of every

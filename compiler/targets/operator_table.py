@@ -1,4 +1,4 @@
-"""Reads what a vendor's toolchain made of single operators, as `python -m tests.operators` wrote it into its folder.
+"""Reads a vendor's table of test results, which says which operators the vendor's toolchain computes correctly.
 
     {"toolchain": "vendor 1.0", "rows": [{"idiom": "pad_edge", "op": "Pad", "case": "mode=edge",
                                           "float16": {"verdict": "wrong", "sqnr_db": -82.2}, ...}, ...]}

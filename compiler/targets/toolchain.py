@@ -1,4 +1,4 @@
-"""Runs a vendor's script in the interpreter that has the vendor's packages: JSON goes in, files come out.
+"""Runs a vendor's script in the vendor's Python environment: passes it a JSON request, and collects its files.
 
     python SCRIPT FOLDER < request.json
 

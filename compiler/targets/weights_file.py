@@ -1,4 +1,4 @@
-"""Writes the weights of graph files into a file beside them, each content once."""
+"""Writes the weights of graph files into one external data file, in which equal weights are stored once."""
 
 import hashlib
 from collections.abc import Iterable, Iterator

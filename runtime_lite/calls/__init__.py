@@ -1,1 +1,1 @@
-"""One call of one graph, as pure functions of feeds, states and buckets."""
+"""Executes one call of one graph, by functions of feeds, states and buckets."""

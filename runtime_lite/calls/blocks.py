@@ -1,4 +1,4 @@
-"""The memory of streams' states: blocks of rows, which runs write and streams share.
+"""Manages the memory of streams' states, in blocks of rows that runs write and streams share.
 
 The states of streams that ran together stay in the block that the run wrote, so that nothing is copied while these
 streams run together again, in the same order. When less than a quarter of a block (`LEAST_USED`) is still in use, the

@@ -1,4 +1,4 @@
-"""One bucket of a graph: its static shapes, the buffers of its runs, and the copying of feeds in and outputs out.
+"""Implements one bucket of a graph: holds the buffers of its runs, copies feeds in and slices outputs out.
 
 Buffers are arrays that are allocated once and reused by later runs. A run takes a set of buffers and returns it when it
 has succeeded. Runs at the same time have different sets, and the set that was returned last is taken first. The set of

@@ -1,4 +1,4 @@
-"""Makes the last feed of a stream whose outputs lag: one more chunk, of the length and value in the bundle."""
+"""Makes the last chunk of a stream whose outputs lag behind its inputs, from the bundle's length and fill value."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""States that are written in place: new frames of a call are written into the memory of the stream's states.
+"""Writes the new frames of a call into the memory of the stream's states, instead of copying whole caches.
 
 A step writes its new frames and does not copy whole caches. The frames of a call are written when the stream runs
 again, and only if nothing else refers to the rows, such as a state kept by a caller, a cancelled run or another thread.

@@ -1,4 +1,4 @@
-"""Runs wired graphs as one: names their inputs and outputs for callers, and checks and splits feeds.
+"""Presents wired graphs as one: names the inputs and outputs that callers see, and checks and splits feeds.
 
 A pipeline consists of all graphs of a bundle that have wires. A caller feeds the inputs of role data that no wire
 fills, and gets every output of role data. Inputs, outputs and axes have their own name if only one graph of the

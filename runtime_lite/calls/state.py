@@ -1,4 +1,4 @@
-"""The state of one stream: the arrays that a graph passes from push to push, and its lengths along its axes.
+"""Defines the state of one stream: the arrays that a graph passes from call to call, and its length along each axis.
 
 Lengths are counted per cache and per row, as the rows of one call may be streams of different ages. A push makes a new
 state and does not change the one it starts from; `blocks.py` describes where the arrays lie in memory.

@@ -1,4 +1,4 @@
-"""Writes the state of a stream as bytes that another process or machine can continue from, and reads untrusted ones.
+"""Serialises the state of a stream, so that another process can continue it, and reads such bytes without trust.
 
 A header of fixed size is followed by the arrays, one after the other without gaps, in little-endian C order: lengths
 by axis, then values by graph input, each sorted by name. The bytes do not say what the arrays are: the reader has a

@@ -1,1 +1,1 @@
-"""Autoregressive generation: tokens are drawn and fed back within the runtime, step by step."""
+"""Generates sequences autoregressively within the runtime: draws tokens and feeds them back, step by step."""

@@ -1,4 +1,4 @@
-"""Chunks of a voice's codec: tokens and noise go in as parts of a request, samples come out."""
+"""Queues the tokens and noise of a voice as chunks of its codec graph, and returns the samples of each chunk."""
 
 from collections import deque
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Generates a sequence within the runtime: every token that is drawn is fed back as the next chunk of a stream.
+"""Generates a sequence of tokens in one request: feeds every drawn token back as the next chunk of a stream.
 
 A generation is one request. Its steps share runs with those of other generations and with chunks of streams, as the
 scheduler decides; its caller gets tokens, and none goes back to the caller between two steps. It has a stream of its

@@ -1,4 +1,4 @@
-"""Chooses how many frames the next packet of a voice has, by the sound that its reader has left and by measured costs.
+"""Chooses how many frames the next audio packet of a voice has, from unplayed sound and measured run times.
 
 A small packet comes soon, a large one costs less per frame. A voice spends at most half of its lead on the next packet,
 and prices a frame as if the largest batch were full, because others may join before the packet is:

@@ -1,4 +1,4 @@
-"""Counts the sound that a reader has and has played, so that the runtime knows when it would run dry.
+"""Counts how much sound of a voice was made, taken and played, so that the runtime knows when it would run out.
 
 A player starts with the first packet that its reader takes, and plays what was taken without a pause as long as there
 is some. The *lead* is the sound that was made and not yet played. A gap is a time in which the player had played all,

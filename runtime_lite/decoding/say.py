@@ -1,4 +1,4 @@
-"""Starts a voice: opens the streams of its step and its codec, and submits its first call."""
+"""Starts speaking a text: opens the streams of the step graph and the codec graph, and submits the first call."""
 
 import dataclasses
 import math

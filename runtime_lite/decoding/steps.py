@@ -1,4 +1,4 @@
-"""The steps of one sequence: each draws a token of the scores of a call, and feeds it as the next chunk of a stream."""
+"""Makes the decoding steps of one sequence: draws a token from the scores of a call and feeds it as the next chunk."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias

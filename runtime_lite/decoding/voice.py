@@ -1,4 +1,4 @@
-"""A voice: text goes in, packets of sound come out, and nothing goes back to the caller between two steps.
+"""Turns a text into packets of sound in one request, without returning to the caller between decoding steps.
 
 A voice is one request with two streams, of steps and of the codec. Steps share runs with those of other voices, and so
 do chunks of the codec; the next step never waits for the codec. What is needed soonest runs first: a part is due when

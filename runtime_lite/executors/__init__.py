@@ -1,1 +1,1 @@
-"""Runs the artifacts of a bundle: one file per backend, with one interface."""
+"""Runs the artifacts of a bundle, with one module per backend and one interface for all of them."""

@@ -1,4 +1,4 @@
-"""Runs an executor in its own process, so that a crash, a hang or lack of memory is an error of one run.
+"""Runs an executor in a child process, so that a crash, a hang or lack of memory fails only the runs in it.
 
     runtime.load("dist/recogniser-cpu", executors=in_child())
 

@@ -1,4 +1,4 @@
-"""Runs one graph in shared memory, in a process that `child.py` starts, until its parent has ended.
+"""Serves the runs of one graph in a child process that `child.py` starts, with arrays in shared memory.
 
 Parent and child compute the same positions of the arrays of a bucket, so that a request is just the name of a bucket
 and an answer two letters; the answer for an error is JSON. The kernel ends the child when its parent ends, even if the

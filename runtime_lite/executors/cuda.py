@@ -1,4 +1,4 @@
-"""Device memory, pinned buffers, streams and events of one CUDA device, behind one interface with two providers.
+"""Wraps device memory, pinned buffers, streams and events of one CUDA device, by cuda-python or by pycuda.
 
 Everything outside this file passes integers: device pointers and stream handles, which is what TensorRT takes. The
 first choice is cuda-python (`cuda.bindings`); pycuda is accepted where it is what a machine's image ships. Neither is

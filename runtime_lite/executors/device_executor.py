@@ -1,4 +1,4 @@
-"""Runs the buckets of one graph of a bundle on the machine's CUDA device; what each bucket runs is a subclass's.
+"""Runs the buckets of one graph on the machine's CUDA device; subclasses define what a bucket executes.
 
 A bucket is opened at its first use. Runs follow each other on the device, and what a run takes from the host is copied
 there while others run. States that lie on the device are read and written there; everything else is copied from the

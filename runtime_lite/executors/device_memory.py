@@ -1,4 +1,4 @@
-"""Memory of a CUDA device in which states lie from call to call; their rows are copied from place to place there.
+"""Keeps states in the memory of a CUDA device from call to call, and copies rows of them on the device.
 
 States cross to the host when somebody reads them, and from it when they come from there, as those of a snapshot do.
 All copies are in one queue of the device, that of the runs: what a copy reads is there, and nothing waits for it.

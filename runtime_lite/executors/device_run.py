@@ -1,4 +1,4 @@
-"""Runs work of fixed shapes on a device: what crosses, where everything else lies, and which runs are CUDA graphs.
+"""Executes work of fixed shapes on a CUDA device: copies to and from the host, and launches CUDA graphs.
 
 What does the work is a subclass: an engine, or a session of ONNX Runtime.
 """

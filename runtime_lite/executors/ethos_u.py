@@ -1,4 +1,4 @@
-"""Runs the TOSA graphs of one graph of a bundle in Arm's reference model, in the place of an Ethos-U.
+"""Runs the TOSA graphs of one graph of a bundle in Arm's reference model, as a stand-in for an Ethos-U.
 
 The bundle has, for every bucket, the TOSA graph that Vela has compiled, what runs on the host in front of it and behind
 it as ONNX graphs, and the scales of its inputs and outputs. The reference model defines what TOSA means: its integers

@@ -1,4 +1,4 @@
-"""Defines the interface of an executor of one graph, and chooses the executor for a bundle."""
+"""Defines the interface of executors, and makes the one that runs a graph of a bundle as it was built."""
 
 import importlib
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Returns memory of the heap to the system after a graph was opened."""
+"""Returns free heap memory to the operating system after a graph was opened."""
 
 import ctypes
 import sys

@@ -1,4 +1,4 @@
-"""Defines memory in which states lie from call to call: `device_memory.py` has that of a device.
+"""Defines the interface of memory that keeps states from call to call, on the host or on a device.
 
 A buffer is an array of NumPy, or one of a device (`cuda.DeviceArray`). Both have a shape and a dtype; parts of both are
 indexed and assigned alike, from buffers of the same memory. All else that is done with a buffer is asked of the memory

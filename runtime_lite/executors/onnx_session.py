@@ -1,4 +1,4 @@
-"""Opens graph files in ONNX Runtime, for whatever executes them: the options that all share, errors, signatures.
+"""Opens graph files in ONNX Runtime with the options that its executors share, and checks inputs and outputs.
 
 ONNX Runtime gets a graph file and its weights as bytes whose hash was checked, and opens no file. Sessions execute one
 node after another.

@@ -1,4 +1,4 @@
-"""Compiles one graph file with OpenVINO for the processor of this machine, and runs it on the memory of arrays.
+"""Compiles one graph file with OpenVINO for this machine's processor, and runs it on the memory of NumPy arrays.
 
 OpenVINO gets bytes, not a path, and opens no file. Options that it would choose by the machine are set: the type of
 products (bfloat16 by default if the processor has it), the number of threads, their cores, and that no activation is

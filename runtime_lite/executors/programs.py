@@ -1,4 +1,4 @@
-"""Runs the programs of one graph of a bundle, one per bucket, in the order in which they are asked for."""
+"""Defines the base class of executors whose vendor library runs one program, that of a bucket, at a time."""
 
 import abc
 import threading

@@ -1,4 +1,4 @@
-"""Runs the contexts of one graph of a bundle on Qualcomm's HTP, or in its simulator where that is.
+"""Runs the compiled contexts of one graph of a bundle on Qualcomm's HTP, or in its simulator where there is no HTP.
 
 A context is an ONNX file of one node, compiled for one SoC; it is opened at the first use of its bucket, from the bytes
 whose hash was checked. The provider is a plug-in of ONNX Runtime. On a device it is installed beside this runtime;

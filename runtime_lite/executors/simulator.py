@@ -1,4 +1,4 @@
-"""Runs a graph in a vendor's simulator: its executor, in a process of the environment of the vendor's toolchain."""
+"""Runs a graph in a vendor's simulator, with an executor in a process of the vendor's Python environment."""
 
 from pathlib import Path
 

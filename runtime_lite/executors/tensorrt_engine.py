@@ -1,9 +1,9 @@
-"""Opens a TensorRT engine and runs it at fixed shapes: everything of TensorRT that the runtime calls.
+"""Opens a TensorRT engine and executes it at fixed shapes.
 
-One code path for TensorRT 10.9 and later and 11. The library is handed over as a module, so that this file imports
-without it; every call's answer is looked at, and what the library's logger calls an error is one. Without a driver the
-library's objects end the process at first use, so nothing here is called before `cuda.probe` has answered, and
-`try_engine` opens an engine in a process of its own first.
+No other module of the runtime calls TensorRT. One code path for TensorRT 10.9 and later and 11. The library is handed
+over as a module, so that this file imports without it; every call's answer is looked at, and what the library's logger
+calls an error is one. Without a driver the library's objects end the process at first use, so nothing here is called
+before `cuda.probe` has answered, and `try_engine` opens an engine in a process of its own first.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""Runs the engines of TensorRT-RTX of one graph of a bundle on the machine's CUDA device.
+"""Runs the TensorRT-RTX engines of one graph of a bundle on the machine's CUDA device.
 
 An engine is for several compute capabilities, and its kernels are compiled when it is opened: what was compiled is kept
 in a folder of this machine, `$SLIPWAY_CACHE` or `.cache/slipway`, and never in the bundle. The library looks itself

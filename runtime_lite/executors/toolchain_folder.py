@@ -1,4 +1,4 @@
-"""Says where the environments of vendors' toolchains lie on this machine: Python with a vendor's packages, one each.
+"""Locates the Python environments of vendors' toolchains on this machine, one per vendor.
 
 `build.py doctor --install NAME` makes them, in `$SLIPWAY_TOOLCHAINS` or `.cache/toolchains` of the current folder.
 """

@@ -1,1 +1,1 @@
-"""The format of a bundle, read without trust: every size, hash and field is checked before it is used."""
+"""Defines the format of a bundle, and reads it without trust: checks every size, hash and field before use."""

@@ -1,8 +1,9 @@
-"""An axis along which states keep frames from call to call: the record of recipes, passes, manifests and runtime.
+"""Defines the record of a cache axis, along which states keep frames from call to call.
 
-A call joins the cached frames and its new ones into `slots + step` frames. The number of valid cached frames is counted
-per row, because rows of one call may be streams of different ages: a stream starts with 0, and every call adds `step`.
-If chunks may be shorter, a call adds the value of a formula for its true length.
+Recipes, passes, manifests and the runtime share this record. A call joins the cached frames and its new ones into
+`slots + step` frames. The number of valid cached frames is counted per row, because rows of one call may be streams of
+different ages: a stream starts with 0, and every call adds `step`. If chunks may be shorter, a call adds the value of a
+formula for its true length.
 """
 
 from collections.abc import Mapping

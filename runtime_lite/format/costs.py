@@ -1,4 +1,4 @@
-"""Reads and writes the cost table `costs.json`: times by graph and bucket, which are not covered by a hash."""
+"""Reads and writes `costs.json`, the measured run times by graph and bucket, which no hash covers."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields

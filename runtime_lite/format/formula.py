@@ -1,4 +1,4 @@
-"""Sizes of outputs as formulas over axis names, e.g. `(time - 1) // 2 + 1`; parsed and computed without `eval`.
+"""Parses and evaluates output sizes as formulas over axis names, e.g. `(time - 1) // 2 + 1`, without `eval`.
 
     sum     = product (("+" | "-") product)*
     product = factor (("*" | "//") factor)*

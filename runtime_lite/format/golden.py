@@ -1,4 +1,4 @@
-"""The golden file of a graph: recorded feeds and outputs that `verify` runs again on any machine.
+"""Reads and writes golden files: recorded feeds and outputs of a graph that `verify` runs again on any machine.
 
 It is an `.npz` with `step{i:04d}/feed/<input>` for every input of role data and `step{i:04d}/output/<output>` for every
 output of role data. The last step also has the final value of every state, under the name of its output. Arrays have

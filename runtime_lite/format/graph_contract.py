@@ -1,4 +1,4 @@
-"""Compares the manifest with the contract in the metadata of each graph file, when a bundle is loaded.
+"""Checks, when a bundle is loaded, that its manifest agrees with the metadata in each graph file.
 
 Frames per push, proved true lengths, independence of rows, formulas and initial states decide answers and cannot all be
 read from a graph. So every graph file contains them in its metadata, and a manifest that differs is refused before a

@@ -1,4 +1,4 @@
-"""Reads and writes the initial value of a state: one number, or numbers that differ along some of its axes.
+"""Converts the initial value of a state, one number or numbers that vary along axes, to and from arrays.
 
 Numbers that differ are nested tuples with one level per axis of the state. The size of a level is that of the axis, or
 1 if all entries along it are equal, as they always are along rows: `(((0.5,), (-0.25,)),)` is one number for each

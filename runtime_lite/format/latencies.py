@@ -1,4 +1,4 @@
-"""Chooses the graph of a bundle for a model and a latency."""
+"""Finds the graph of a bundle by the names of a model and of one of its latencies."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Keys that were added to schema 4 later; a default value is not written, so that older bundles stay equal.
+"""Fills in keys that were added to manifests of schema 4 later, and leaves them out at their defaults.
 
 An older reader refuses a bundle with a key that it does not know, and names the key.
 """

@@ -1,4 +1,4 @@
-"""The manifest of a bundle as frozen records, with the meaning of every field.
+"""Defines the manifest of a bundle as frozen records, with the meaning of every field.
 
 A shape lists integers and axis names, e.g. `("batch", 67, 80)`. A dimension of an output may also be a formula over
 axis names, e.g. `("batch", "(time - 1) // 2 + 1", 30)`. `manifest_json.py` reads and writes the records.

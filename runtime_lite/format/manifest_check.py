@@ -1,4 +1,4 @@
-"""Checks that the records of a manifest agree; nothing of a bundle is used before."""
+"""Checks that the records of a manifest agree with each other, before anything of the bundle is used."""
 
 import itertools
 import math

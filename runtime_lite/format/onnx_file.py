@@ -1,4 +1,4 @@
-"""Reads the parts of an ONNX file that are checked before a backend opens it, without the onnx package.
+"""Scans an ONNX file, without the onnx package, for what is checked before a backend opens it.
 
 A backend opens the files at the `external_data` locations in an ONNX file. This module finds all of these locations, in
 initializers, attributes, subgraphs and functions, so that the executor can refuse one that the manifest does not list.

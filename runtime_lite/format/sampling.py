@@ -1,4 +1,4 @@
-"""The settings by which tokens are drawn; a bundle of a voice has some, and callers may pass others."""
+"""Defines the settings by which tokens are drawn, e.g. temperature, `top_k`, `top_p` and the stop tokens."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Checks the voice of a manifest: that its graphs have what it names, and that they take every token that is drawn."""
+"""Checks that the graphs of a manifest's voice have the named tensors, and that they accept every drawn token."""
 
 import itertools
 import math

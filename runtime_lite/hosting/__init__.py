@@ -1,1 +1,1 @@
-"""Bundles within servers of others: streams by name, a Triton model repository, a Ray application, and HTTP."""
+"""Serves bundles within other servers: streams by name, a Triton model repository, a Ray application, and HTTP."""

@@ -1,4 +1,4 @@
-"""Streams by their callers' names: a chunk is answered from the state that the chunk before it left, or refused.
+"""Serves streams by their callers' names: runs each chunk from the state of the chunk before it, or refuses it.
 
 A chunk never creates a stream. A stream has a generation, which whoever places it raises each time that it is placed
 anew: after a move, a loss, or when a second caller takes it over. A chunk of another generation is refused, so that a

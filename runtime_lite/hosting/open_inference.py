@@ -1,4 +1,4 @@
-"""Whole utterances over HTTP by the Open Inference Protocol, version 2, with health and metadata.
+"""Serves whole utterances over HTTP by the Open Inference Protocol, version 2, with health and metadata.
 
     GET  /v2                                    the server: name, version, extensions
     GET  /v2/health/live  /v2/health/ready      whether the process answers; whether its runs end

@@ -1,4 +1,4 @@
-"""Writes a folder that Ray Serve runs as an application: streams of one bundle, pinned to replicas.
+"""Writes the folder of a Ray Serve application, which pins the streams of one bundle to replicas.
 
     DIR/app.py           the application, `app:app`, and its options
     DIR/config.yaml      its name and route, for `serve run` and `serve deploy`

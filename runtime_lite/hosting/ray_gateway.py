@@ -1,4 +1,4 @@
-"""What clients of a Ray Serve application call: it knows where each stream lives, and brings lost streams back.
+"""Routes the calls of clients of a Ray Serve application to the replica of each stream, and restores lost streams.
 
 A stream is named by the gateway when it is opened. Its *pin* is the replica that has it and its generation there. A
 replica that leaves hands its streams over as bytes, which are restored elsewhere with the next chunk. A replica that is

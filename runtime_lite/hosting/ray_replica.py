@@ -1,4 +1,4 @@
-"""The part of a Ray Serve application that has the streams: one replica is a runtime with the streams of its place.
+"""Implements a replica of a Ray Serve application: a runtime with the streams that are placed on it.
 
     ray_replica.py      a replica; which replica a call goes to; how many replicas there are
     ray_gateway.py      what clients call; it knows where each stream lives, and brings lost ones back

@@ -1,4 +1,4 @@
-"""Serves requests with many responses as a decoupled model of Triton's Python backend: voices and recordings.
+"""Serves voices and recordings, with many responses per request, as a decoupled model of Triton's Python backend.
 
     voice       a text goes in, packets of sound come out as they are made
     recording   all chunks of a stream go in, along an axis in front of the others; the answer to each comes out

@@ -1,1 +1,1 @@
-"""Load tests with an open loop: requests come at their times, whether or not earlier ones are answered."""
+"""Runs load tests with an open loop: sends requests at their times, whether or not earlier ones are answered."""

@@ -1,4 +1,4 @@
-"""Computes the arrival times of requests: a pure function of the traffic and a seed.
+"""Computes the arrival times of requests from a description of the traffic and a seed.
 
 The loop is open: requests do not wait for earlier answers, so that the backlog of a slow server becomes visible.
 Latency counts from these times, not from the time at which the generator sent the request.

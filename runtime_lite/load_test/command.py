@@ -1,4 +1,4 @@
-"""The command `python -m runtime_lite load`: runs a load test, prints its results and draws them."""
+"""Implements the command `python -m runtime_lite load`: runs a load test, prints its results and draws them."""
 
 import argparse
 import contextlib

@@ -1,4 +1,4 @@
-"""Sends planned requests to a runtime at their times, and records how they end."""
+"""Sends planned requests to a runtime at their arrival times, and records how they end."""
 
 import contextlib
 import gc

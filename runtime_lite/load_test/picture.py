@@ -1,4 +1,4 @@
-"""Draws a load test: the latency of each request over time, and the distribution of latencies."""
+"""Draws the results of a load test: the latency of each request over time, and the distribution of latencies."""
 
 import html
 import math

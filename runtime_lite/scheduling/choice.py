@@ -1,4 +1,4 @@
-"""Chooses the next run: real-time work in the order of its latest starts, other work in the time that this leaves.
+"""Chooses the next run: real-time work by its latest start, other work in the time that this leaves.
 
 `scheduler.py` describes the steps. Nothing is changed here; the scheduler may give up a chosen run when it takes the
 tasks.

@@ -1,4 +1,4 @@
-"""The scheduler's time: monotonic integer nanoseconds."""
+"""Defines the scheduler's time, monotonic integer nanoseconds, and a virtual clock for simulations."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Estimates the duration of a run by rows and key, from the bundle's cost table, updated by every run.
+"""Estimates the duration of a run by its key and rows, from the bundle's cost table and the runs since.
 
 The plan value, which determines when runs must start, is that of the table, or the 95th percentile of the last `WINDOW`
 runs if that is larger and recent. The bucket that clears a queue at the least cost is chosen by the medians of the last

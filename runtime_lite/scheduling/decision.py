@@ -1,4 +1,4 @@
-"""Records of the scheduler's decisions and settings, used by its owner and by tests, too."""
+"""Defines the records of the scheduler's decisions and settings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Queues of tasks of one class and key by their soft targets, and the order of tasks within streams.
+"""Queues tasks of one class and key by their soft targets, and keeps the order of tasks within streams.
 
 The entry of a task that leaves early (cancelled, dropped) stays in the heap. It is skipped when it comes first, and
 removed once such entries are the majority. So every operation takes O(log n), amortised.

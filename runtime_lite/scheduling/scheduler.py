@@ -1,4 +1,4 @@
-"""The scheduler of one device: a pure function of clock, queues and costs, for all kinds of traffic.
+"""Schedules the work of one device: decides, from clock, queues and costs alone, which tasks run next.
 
 The owner calls `submit`, `cancel`, `decide` and `finished` under one lock, with the current time. `decide` returns at
 most one run; the owner calls it until it returns none, after each arrival, end of a run or closed stream, and at the

@@ -1,4 +1,4 @@
-"""Guaranteed shares of device time: of a class in each second, and of a bucket in the time of its class.
+"""Guarantees shares of device time: to a class in each second, and to a bucket in the time of its class.
 
 A class has an account of time. Its share of the lanes' time is added to it, up to that of one second, and the cost of
 its runs is subtracted. While the account can pay for a run, the class is entitled to it, whatever else is queued. Runs

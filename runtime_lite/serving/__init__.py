@@ -1,1 +1,1 @@
-"""Serves requests of many callers on one device: they are queued, scheduled and batched, and each ends once."""
+"""Serves requests of many callers on one device: queues, schedules and batches them, and ends each one once."""

@@ -1,4 +1,4 @@
-"""Waits at the end of the process until native code has returned, before the interpreter is finalized.
+"""Waits, when the process ends, until native code has returned, before the interpreter is finalized.
 
 A thread that returns from a run, or from opening a session, after the interpreter is finalized crashes the process. So
 every server is notified of the end while its threads can still end, and other native calls are waited for.

@@ -1,4 +1,4 @@
-"""Notifies every server of a fork of the process, with its lock held so that no record is half written."""
+"""Notifies every server when the process forks, and holds the lock of each so that no record is half written."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Reports the health of a runtime: whether its runs end and succeed, and how the work of a drain has ended."""
+"""Reports the health of a runtime: whether its runs end and succeed, and how requests ended in a drain."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Holds the open streams of a server: their slots for states, their chunks in flight, and their ends.
+"""Tracks the open streams of a server: their slots for states, their chunks in flight, and their ends.
 
 Slots have generation numbers, so that a slot which is in use again is not written or freed by mistake: a `Hold` of an
 older generation is refused. A run that ends after its stream stores no state. If a cancellation, an idle expiry and an

@@ -1,4 +1,4 @@
-"""Defines the reasons for which the server drops a request: short constant texts, which are counted."""
+"""Defines the reasons for which the server drops a request, and the errors that its callers get."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Records that all of the server shares: a request and its parts, and the stream and the version that these belong to.
+"""Defines the records that the server's modules share: requests with their parts, streams and loaded versions.
 
 A request is alive from its admission to its end. Each of its parts is a task of the scheduler: it waits in its stream
 behind other chunks, then in the queues, then it runs. A request ends once:

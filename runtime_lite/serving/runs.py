@@ -1,4 +1,4 @@
-"""The runs of a server: decided by the scheduler, executed by a thread, and settled part by part.
+"""Executes the runs that the scheduler decides, and gives every request in a run its answer or its error.
 
 A lane executes one run at a time, with rows of several requests. If a run fails, its parts run again in smaller groups
 to find the one that fails; this takes at most `2 log2(parts)` more runs if there is one, and the other parts get their

@@ -1,4 +1,4 @@
-"""Protects sections of the main thread from signal handlers, which are called when the section has ended.
+"""Delays signal handlers while the main thread is in a protected section, and calls them at its end.
 
     with Shield():              # changes shared records: handlers wait
         with Window():          # within it, a wait or a run: handlers may raise again

@@ -1,4 +1,4 @@
-"""The caller's handle of one request: to wait for it, await it, read its responses, or cancel it.
+"""Defines the caller's handle of a request: waits for it, reads its responses, or cancels it.
 
 The server ends tickets and adds responses under its lock, and then wakes the waiting threads. This module runs no
 graph; it only waits. A request ends exactly once.

@@ -1,4 +1,4 @@
-"""A live view of a server in the terminal, computed from two readings of its metrics page (`metrics.py`).
+"""Shows a live view of a server in the terminal, computed from two readings of its metrics page (`metrics.py`).
 
 Rates and percentiles are those of the time between the two readings.
 """

@@ -1,4 +1,4 @@
-"""Holds the versions of models on a server, their costs, and the versions that are ready to be closed.
+"""Tracks the loaded versions of models on a server, their costs, and the versions that are ready to be closed.
 
 Its methods are called under the server's lock; `Server` closes versions without the lock.
 """

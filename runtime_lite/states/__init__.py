@@ -1,4 +1,4 @@
-"""The kinds of states that a graph passes from call to call, one record per kind, and the table of all kinds."""
+"""Defines the kinds of states that a graph passes from call to call, with one record per kind and a table of all."""
 
 from runtime_lite.states.appended import Appended
 from runtime_lite.states.fixed import Fixed

@@ -1,4 +1,4 @@
-"""Caches in which each frame has its own slot, the oldest in the first; a call returns its new frames alone.
+"""Defines caches in which each frame has its own slot, the oldest first, and a call returns its new frames alone.
 
 A step writes its new frames and does not move the rest of the cache. Free slots hold the initial value, so that a graph
 that reads the cache need not overwrite them.

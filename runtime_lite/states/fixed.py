@@ -1,4 +1,4 @@
-"""States of a fixed shape, such as the context of a convolution; each call returns the whole next state."""
+"""Defines states of a fixed shape, such as the context of a convolution, which each call returns whole."""
 
 from dataclasses import dataclass
 from typing import ClassVar

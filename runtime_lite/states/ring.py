@@ -1,4 +1,4 @@
-"""Caches in which a new frame overwrites the oldest; a call returns its new frames alone.
+"""Defines caches in which a new frame overwrites the oldest, and a call returns its new frames alone.
 
 A step writes its new frames and does not move the rest of the cache. Until all slots are full, frames lie from the
 first slot on and free slots hold the initial value; after that the oldest frame may lie in any slot, and the graph does

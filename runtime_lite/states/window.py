@@ -1,4 +1,4 @@
-"""Caches of the newest frames, the newest in the last slot; each call returns the whole next cache."""
+"""Defines caches of the newest frames, with the newest in the last slot, which each call returns whole."""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,1 +1,1 @@
-"""Arm's NPUs of the family Ethos-U: graphs quantised and lowered to TOSA, executed by Arm's reference model."""
+"""Compiles graphs for Arm's Ethos-U NPUs: quantises them, lowers them to TOSA, and runs Arm's reference model."""

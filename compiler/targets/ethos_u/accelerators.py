@@ -1,4 +1,4 @@
-"""The accelerators of the family Ethos-U that a recipe may name, and what Vela is told of the systems around them."""
+"""Lists the Ethos-U accelerators that a recipe may name, each with its integer types and Vela's default settings."""
 
 import dataclasses
 

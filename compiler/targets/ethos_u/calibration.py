@@ -1,4 +1,4 @@
-"""Records calls for the quantiser: what the caller gives, from the start of streams on, and how large scores become.
+"""Records the calls of calibration streams for Arm's quantiser, and measures the largest attention scores.
 
 States are not recorded: who calibrates carries them from call to call, as they are 40 times larger than features.
 """

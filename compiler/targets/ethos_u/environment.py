@@ -1,4 +1,4 @@
-"""The environment of Arm's toolchain: the quantiser, the lowering to TOSA, the reference model and Vela."""
+"""Defines the environment of Arm's toolchain: the quantiser, the lowering to TOSA, the reference model and Vela."""
 
 from pathlib import Path
 

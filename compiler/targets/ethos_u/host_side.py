@@ -1,9 +1,9 @@
-"""Splits a graph into what runs on the host and what an Ethos-U computes.
+"""Splits a graph into the subgraphs that run on the host and the subgraph that an Ethos-U computes.
 
 On the host, in front of the device, are the masks and positions that follow from lengths, lookups of integers, and the
-zeros that are written into the hidden places of a state. Behind the device is what integers cannot hold or what selects
-an index at the end of a graph: logarithms of shares, places of the largest entries, casts, and what is computed of
-these. Nothing on the host multiplies matrices. The device gets and gives numbers alone.
+zeros that are written into the masked positions of a state. Behind the device is what integers cannot hold or what
+selects an index at the end of a graph: logarithms of softmax outputs, indices of the largest entries, casts, and what
+is computed of these. Nothing on the host multiplies matrices. The device gets and gives numbers alone.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""Finds, before the vendor is asked, what an Ethos-U cannot have, whichever of the family it is."""
+"""Refuses graphs with states or nodes that no Ethos-U can have, before the vendor's tools are called."""
 
 from collections.abc import Mapping
 

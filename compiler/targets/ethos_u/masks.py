@@ -1,4 +1,4 @@
-"""Writes masks as numbers: an Ethos-U computes in integers, which have no infinity, and no operator that chooses.
+"""Rewrites masking as Min and Mul, because an Ethos-U computes in integers, without infinity and without Where.
 
 Before:
     y = Softmax(Where(mask, scores, -inf))      z = Where(mask, x, 0)

@@ -1,4 +1,4 @@
-"""Arm's NPUs of the family Ethos-U: a TOSA graph and a command stream per graph file, made by the vendor's tools.
+"""Compiles every graph file for an Arm Ethos-U NPU, with the vendor's tools, to a TOSA graph and a command stream.
 
 The graphs are static and in float32, as everywhere. What follows from lengths and integers alone runs on the host; the
 rest is quantised by the vendor's quantiser on a rollout of the calibration data, and lowered to one TOSA graph, which

@@ -1,4 +1,4 @@
-"""Speaks for Arm's toolchain in its own environment, asked as `compiler.targets.toolchain` asks.
+"""Runs Arm's toolchain in its own Python environment, on requests from `compiler.targets.toolchain`.
 
     python worker.py FOLDER < {"task": "version"}                                   -> version.txt
     python worker.py FOLDER < {"task": "compile", "accelerator": ..., "system_config": ..., "memory_mode": ...,

@@ -1,1 +1,1 @@
-"""OpenVINO target: graph files that it compiles where they run, the types it computes in, and its verification."""
+"""Targets OpenVINO on CPUs: writes its graph files, chooses the types it computes in, and verifies its results."""

@@ -1,4 +1,4 @@
-"""Reads from the graph that OpenVINO has compiled which products it computes in integers."""
+"""Finds the MatMuls and convolutions that OpenVINO computes in integers, from its description of a compiled graph."""
 
 from collections.abc import Iterator
 from typing import Any

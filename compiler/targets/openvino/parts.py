@@ -1,4 +1,4 @@
-"""Finds the parts of OpenVINO that are installed on a machine."""
+"""Checks whether OpenVINO is installed and starts on this machine, and in which types the processor computes."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""OpenVINO on CPUs: the static graphs of `onnx_static`, compiled where they run, and what to compute in.
+"""Writes the static graphs of `onnx_static` for OpenVINO on CPUs, and the element type in which it computes them.
 
 What ships are ONNX files: a compiled graph holds for one processor and one version alone. float32 is float32 on every
 CPU; bfloat16 rounds every operand of a product where the processor has instructions for it, and is held to the lossy

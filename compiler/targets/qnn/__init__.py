@@ -1,1 +1,1 @@
-"""Qualcomm's NPU (HTP) through ONNX Runtime's provider QNN: contexts for a SoC, compiled and simulated here."""
+"""Compiles graphs for Qualcomm's NPU (HTP) with ONNX Runtime's QNN provider, and runs them in its simulator."""

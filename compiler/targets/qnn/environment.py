@@ -1,4 +1,4 @@
-"""The environment of Qualcomm's toolchain: ONNX Runtime with the provider that holds compiler and simulator."""
+"""Defines the environment of Qualcomm's toolchain: ONNX Runtime and its QNN provider with compiler and simulator."""
 
 from pathlib import Path
 

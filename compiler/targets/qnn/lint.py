@@ -1,4 +1,4 @@
-"""Finds what Qualcomm's HTP is known not to compute as ONNX defines it, before the vendor is asked.
+"""Refuses nodes that Qualcomm's HTP is known not to compute as ONNX defines them, before the vendor is called.
 
 Source: `operators.json`, what onnxruntime-qnn 2.7.0 made of single operators, beside ONNX Runtime; a command asks it
 about all of them again. The provider refuses some; others it compiles, and its simulator computes them otherwise.

@@ -1,4 +1,4 @@
-"""The SoCs of Qualcomm that a recipe may name, with their numbers, and whether their HTP computes in half precision."""
+"""Lists the Qualcomm SoCs that a recipe may name, with their numbers and whether their HTP has floating point."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Qualcomm's NPU: a context per graph file, compiled for a SoC by the vendor's compiler, executed in its simulator.
+"""Compiles every graph file for the NPU of a Qualcomm SoC, and verifies the result in the vendor's simulator.
 
 The graphs are static. For `precision: float16` they are in float32, and the HTP computes them in half precision, which
 it does for SoCs that have floating point at all; for `a16w8` and `a8w8` every value is on a grid of 16 or 8 bits, and

@@ -1,1 +1,1 @@
-"""TensorRT target: the limits of its parser and builder, the plan of an engine, and the tools that ship with it."""
+"""Targets TensorRT: checks graphs against its limits, plans engines, and ships the tools that build and try them."""

@@ -1,4 +1,4 @@
-"""Builds one engine without a device, asked as `compiler.targets.toolchain` asks: in a process that may crash.
+"""Builds one engine without a device, in a child process of `compiler.targets.toolchain` that may crash.
 
 Reads `builder`, the file that ships as `build_engine.py`, `path`, where it finds modules, `library`, the package that
 has the builder, and either nothing else, then it writes `version.txt`, or `bundle`, `plan` and `engine`, then it writes

@@ -1,4 +1,4 @@
-"""Builds the engines of a bundle in its own process, which `compiler.targets.toolchain` starts and the library may end.
+"""Builds the engines of a bundle in a child process of `compiler.targets.toolchain`, which the library may end.
 
 Reads `builder`, the file that ships as `build_engine.py`, `path`, where it finds modules, and its arguments.
 """

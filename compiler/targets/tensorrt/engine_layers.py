@@ -1,4 +1,4 @@
-r"""Reads the layers of an engine from what its builder logs, which needs no device.
+r"""Parses the layers of a TensorRT engine from the log of its builder, which needs no device.
 
 A builder that profiles in detail ends its log with a line per layer (here without sizes and strides):
 

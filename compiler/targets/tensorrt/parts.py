@@ -1,4 +1,4 @@
-"""Lists the parts of TensorRT that a machine needs to build and run its engines."""
+"""Checks whether this machine has the driver and packages that build and run TensorRT engines."""
 
 import dataclasses
 import importlib.util

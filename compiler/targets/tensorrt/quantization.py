@@ -1,4 +1,4 @@
-"""Checks that Q/DQ pairs lie so that TensorRT runs the operators between them in INT8.
+"""Checks that Q/DQ pairs are placed so that TensorRT runs the operators between them in INT8.
 
 Source: the parser's importer of QuantizeLinear and DequantizeLinear (10.15), the vendor's guide to explicit
 quantisation. Weights are quantised per channel on the output axis, activations per tensor, all of them symmetrically.

@@ -1,8 +1,8 @@
-"""TensorRT-RTX: the static graphs of `tensorrt`, and their engines, which are built here for the devices of PCs.
+"""Writes the static graphs of `tensorrt` for TensorRT-RTX, and builds engines for the GPUs of PCs from them.
 
-An engine is built ahead of time, without a device, for several compute capabilities at once; its kernels are compiled
-on the device that opens it. So the bundle is finished where it is built, and run where a device is. Tried with
-TensorRT-RTX 1.7.1.
+Engines are built where the builder is installed. An engine is built ahead of time, without a device, for several
+compute capabilities at once; its kernels are compiled on the device that opens it. So the bundle is finished where it
+is built, and run where a device is. Tried with TensorRT-RTX 1.7.1.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""Defines a rule of the TensorRT linter: what it may read, and what it returns."""
+"""Defines the records of the TensorRT linter: rules, the device limits they check, and the violations they return."""
 
 import dataclasses
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Tries on a real device everything about a TensorRT bundle that cannot be tried without one, and writes a report.
+"""Tests the builds, accuracy, latency and memory of a TensorRT bundle on a real device, and writes a report.
 
     python verify_t4.py [--bundle DIR] [--report FILE.json]
 

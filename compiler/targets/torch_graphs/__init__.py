@@ -1,1 +1,1 @@
-"""Graphs as modules of torch, for compilers that take these: one function per operator."""
+"""Converts static ONNX graphs to torch modules, with one function per operator, for compilers that take these."""

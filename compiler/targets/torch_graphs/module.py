@@ -1,4 +1,4 @@
-"""Makes a module of torch from a static graph, for compilers that start from torch instead of ONNX.
+"""Converts a static ONNX graph to a torch module, for compilers that start from torch instead of ONNX.
 
     module = GraphModule(model);  torch.export.export(module, example_inputs)
 

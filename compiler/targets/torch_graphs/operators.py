@@ -1,4 +1,4 @@
-"""Computes a node of a static graph with operators of torch; one function per operator.
+"""Computes the nodes of a static ONNX graph with torch operators, with one function per operator.
 
 Every function reads the node through its view, so that a spelling is decoded once. Sizes, axes and bounds have to be
 constants: what is computed from data is refused by name, and so is an operator that is not in the table.
