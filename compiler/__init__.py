@@ -1,1 +1,1 @@
-"""The compiler of Slipway: checkpoint and recipe in, verified bundle out."""
+"""Compiles a checkpoint and a recipe into a verified bundle."""

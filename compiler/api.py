@@ -1,4 +1,4 @@
-"""Builds from Python: arguments become a recipe, which is built as `python build.py --recipe` builds one.
+"""Builds bundles from Python code: turns the arguments of `compile` into a recipe, and builds it like the command line.
 
     from compiler.api import compile
 

@@ -1,4 +1,4 @@
-"""The front door, `python build.py` or `slipway-build`: takes a recipe and writes a verified bundle, or refuses.
+"""Implements the command line, `python build.py` or `slipway-build`: runs one command and returns its exit code.
 
 0    all gates hold
 1    a bug of Slipway

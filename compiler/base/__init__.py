@@ -1,1 +1,1 @@
-"""What knows no graph: records of builds, kept results, contents of files, signals, and names that are nearly right."""
+"""Holds code that knows no graphs: build records, the stage cache, file contents, signals, suggestions of names."""

@@ -1,4 +1,4 @@
-"""Answers a wrong name with the nearest right one, and with all that are known."""
+"""Suggests the known name that is nearest to a wrong one, and lists all known names."""
 
 import difflib
 from collections.abc import Iterable

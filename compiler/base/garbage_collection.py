@@ -1,4 +1,4 @@
-"""Pauses or slows down Python's garbage collector while a great many lasting objects are made."""
+"""Pauses or slows down Python's garbage collector while many long-lived objects are created."""
 
 import contextlib
 import gc

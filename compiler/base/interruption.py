@@ -1,4 +1,4 @@
-"""Lets Ctrl-C and SIGTERM end a build alike: work unwinds, and what must not be cut in two is finished first.
+"""Ends a build cleanly on Ctrl-C or SIGTERM: the work unwinds, and operations that must stay whole are finished first.
 
     with signals_interrupt():           # the front door
         with shielded():                # make a folder and note that it is to be removed

@@ -1,4 +1,4 @@
-"""Holds the content of a file in pieces that are joined when it is written: weights are joined on disk alone."""
+"""Represents a file's content as a list of buffers, so that large weights are joined only on disk."""
 
 import functools
 import hashlib

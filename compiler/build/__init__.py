@@ -1,1 +1,1 @@
-"""From a recipe to a bundle: captured, lowered, verified, measured and written."""
+"""Builds bundles from a recipe: captures, lowers, verifies and measures the graphs, and writes the files."""

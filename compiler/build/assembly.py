@@ -1,4 +1,4 @@
-"""Turns lowered graphs into a bundle, step by step: emitted, held to every gate, written; `pipeline` has the order."""
+"""Turns lowered graphs into a bundle in steps that `pipeline` calls: emits artefacts, runs gates, writes files."""
 
 import dataclasses
 import hashlib

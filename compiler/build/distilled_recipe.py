@@ -1,4 +1,4 @@
-"""Changes the checkpoints of a recipe whose graphs have heads that share keys and values, before anything is captured.
+"""Retrains a recipe's checkpoints before capture, so that attention heads share keys and values as the recipe asks.
 
     checkpoint -> captured once -> heads merged -> the module's own parameters, tied -> trained -> checkpoint
 

@@ -1,4 +1,4 @@
-"""Measures figures of a build's page that are not in the report, from its graphs; nothing shipped depends on them."""
+"""Measures what a build's HTML report shows beyond the build's results: histograms, precisions, the original's time."""
 
 import statistics
 import time

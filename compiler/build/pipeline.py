@@ -1,4 +1,4 @@
-"""Recipe to bundle: for every graph capture, passes and target, then the gates and the bundle; one per target.
+"""Builds one bundle per target from a recipe: runs capture, passes, target and gates for every graph.
 
 heads shared, where asked for: checkpoint -> checkpoint
 data -> capture -> pass, pass, ... -> target -> verify -> task -> bundle

@@ -1,4 +1,4 @@
-"""Makes the records of graphs that gates check and bundles record: of the originals, and of the emitted graphs."""
+"""Makes the records of original and emitted graphs, which gates check and bundles store."""
 
 import contextlib
 import dataclasses

@@ -1,1 +1,1 @@
-"""Measures graphs on calibration data: arrays in, numbers out."""
+"""Measures the values inside graphs on calibration data: ranges, magnitudes, and the noise of rounding."""

@@ -1,7 +1,7 @@
-"""Compares whole numbers and truths as classes, such as labels and token ids, between which no distance is meant.
+"""Compares integers and booleans, such as labels and token ids, by the share of entries that are equal.
 
-Where two classes are nearly tied, rounding decides between them, and the class numbers do not show how near they were.
-What counts is the share of entries that are equal; noise over signal is for real numbers alone.
+Such values are classes, between which no distance is meant. Where two classes are nearly tied, rounding decides between
+them, and the class numbers do not show how near they were. The ratio of noise to signal is for floats alone.
 """
 
 import dataclasses

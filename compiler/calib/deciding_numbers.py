@@ -1,4 +1,4 @@
-"""Finds the real numbers from which an output of labels, ids or flags is chosen; noise is measured on these.
+"""Finds the floats that decide an integer or boolean output, such as the logits behind labels, to measure noise on.
 
 logits -> ArgMax -> labels         what is asked of the noise of labels is asked of that of logits
 """

@@ -1,4 +1,6 @@
-"""Grids of 8 or 16 bits: x ~ (code - zero point) * scale, rounded to the nearest code, halves to the even one.
+"""Defines quantisation grids of 8 or 16 bits, x ~ (code - zero point) * scale, and quantises weights to them.
+
+Values are rounded to the nearest code, halves to the even one.
 
 Source: QuantizeLinear and DequantizeLinear of ONNX opset 13. Weights stay within -127..127, so that a grid is
 symmetric and a product of two codes never reaches 2^14.

@@ -1,4 +1,4 @@
-"""Keeps, in constant memory, what calibration needs of a tensor: a histogram, extremes, channel figures, a few rows.
+"""Accumulates statistics of a tensor in constant memory: a histogram, extremes, figures per channel, a few rows.
 
 Bins are equal over [-R, R] with R the smallest power of two above every entry, so counts do not depend on the
 order in which arrays come. Entries that are NaN or infinite are padding, by the promise that valid entries never see

@@ -1,4 +1,4 @@
-"""Measures the largest numbers inside a graph on calibration streams, and which of them half precision cannot hold."""
+"""Measures the largest magnitude of each float in a graph on calibration streams, to find half-precision overflows."""
 
 from collections.abc import Mapping, Sequence
 

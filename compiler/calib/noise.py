@@ -1,6 +1,6 @@
-"""Computes the ratio of noise to signal: the size of an error beside the right numbers.
+"""Computes the ratio of noise to signal: the power of an error relative to that of the correct values.
 
-Whole numbers and truths are classes, which have no noise and are left out.
+Integers and booleans are classes, which have no noise and are left out.
 
 share   sum of squared errors / sum of squares of the right numbers
 dB      -10 log10(share), as recipes and people write it

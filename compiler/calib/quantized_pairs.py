@@ -1,4 +1,4 @@
-"""Removes the rounding to int8 from a graph, so that the loss of half precision is measured beside real numbers.
+"""Removes int8 rounding from a graph, so that the loss of half precision can be measured without it.
 
 Behind a QuantizeLinear a small difference either vanishes or moves an entry by a whole step. Such jumps are new draws
 of the same quantisation noise, not noise of half precision.

@@ -1,4 +1,4 @@
-"""Computes the ranges of a tensor from one histogram: min-max, percentiles, least square error, entropy.
+"""Computes candidate quantisation ranges of a tensor from its histogram: min-max, percentiles, least squares, entropy.
 
 Which of them is best depends on the tensor's consumers: see `compiler.numerics.quantization.choice`. Source: the
 entropy method is that of Migacz, 8-bit inference (2017).

@@ -1,4 +1,4 @@
-"""Measures, node by node, how rounding a node's results to half precision changes the results of the graph.
+"""Measures for every node how much rounding its results to half precision changes the outputs of the graph.
 
 One graph holds a switch behind every node: with the switch on, its results go through half precision. Each probe runs
 one call with one switch on and compares outputs and states with the run without any. The shares of noise add up over

@@ -1,4 +1,4 @@
-"""Runs a graph over calibration streams and looks inside.
+"""Runs a graph over calibration streams, yields the values of every call, and measures the noise between two graphs.
 
 Streams are chained calls that begin with empty caches. Padded cache slots hold NaN: valid results never depend on what
 lies there, so whatever is NaN inside the graph is padding, and no measurement takes it in.

@@ -1,1 +1,1 @@
-"""The commands that need no recipe, the explanation of proofs for people, and the report of installed software."""
+"""Implements the commands that need no recipe, the explanation of proofs, and the report of installed software."""

@@ -1,4 +1,4 @@
-"""Reports which targets work on this machine, which parts the others lack, and which versions are installed.
+"""Reports which targets work on this machine, what the other targets lack, and which versions are installed.
 
 It also installs a vendor's toolchain, on demand.
 """

@@ -1,1 +1,1 @@
-"""Which nodes compute in half precision or in integers, and how that is written down."""
+"""Chooses which nodes compute in half precision or on integers, and rewrites graphs accordingly."""

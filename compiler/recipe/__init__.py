@@ -1,1 +1,1 @@
-"""Reads a recipe into one frozen record; refuses, with its line, what no build can do before anything runs."""
+"""Reads a recipe into one frozen record, and refuses early, with the line, what no build can do."""

@@ -1,4 +1,4 @@
-"""Defines the types of values in a recipe's records, and the base of the records."""
+"""Defines the field types of a recipe's records, and the base class of these records."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""The promises of a build, as a recipe writes them; compiler/build/verify keeps them."""
+"""Defines the records of a recipe's gates, the promises of a build; compiler/build/verify checks them."""
 
 from typing import Annotated, Literal, Self, get_args
 

@@ -1,4 +1,4 @@
-"""The record of one graph of a recipe, and the checks within it."""
+"""Defines the record of one graph of a recipe, and checks that the entries of this record agree."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Records of a recipe that declare a graph: its source, its inputs, its axes, its passes."""
+"""Defines the records that declare a graph in a recipe: its source, its inputs, its axes, its passes."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self

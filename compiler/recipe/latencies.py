@@ -1,4 +1,4 @@
-"""Checks graphs that are one model at several latencies: their names, common inputs, and the graph that callers get."""
+"""Checks that graphs which are one model at several latencies differ in name and agree in inputs and outputs."""
 
 from collections.abc import Mapping, Sequence
 

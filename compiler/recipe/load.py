@@ -1,4 +1,4 @@
-"""A recipe's text becomes its record: ranges expanded, overrides applied, defaults filled in, strictly checked.
+"""Turns a recipe's text into its record: expands ranges, applies overrides, fills in defaults, and checks strictly.
 
 Nothing is converted silently. Every message reads `<file>:<line>: <key>: expected <E>, got <G>; <cure>`.
 """

@@ -1,4 +1,4 @@
-"""Refuses, by name and line, what a recipe may declare but no pass lowers yet."""
+"""Refuses, with its name and line, what a recipe may declare but no pass lowers yet: wires into states."""
 
 from compiler.errors import Refused
 from compiler.recipe.load import LoadedRecipe

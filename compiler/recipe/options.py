@@ -1,4 +1,4 @@
-"""Makes passes and targets of the options in a recipe; a wrong option is refused with its line."""
+"""Constructs passes and targets with the options of a recipe; refuses a wrong option with its line."""
 
 import dataclasses
 import types

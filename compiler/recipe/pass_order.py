@@ -1,4 +1,4 @@
-"""Checks, by the recipe alone, that the passes of a graph stand in an order in which each can work."""
+"""Checks that a recipe lists the passes of a graph in an order in which each of them can work."""
 
 from collections.abc import Callable, Collection, Mapping
 

@@ -1,4 +1,4 @@
-"""The frozen Recipe record: what to build, from what, and which promises the build must keep."""
+"""Defines the frozen Recipe record: what to build, from what, and which promises the build must keep."""
 
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Self

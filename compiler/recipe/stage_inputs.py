@@ -1,4 +1,4 @@
-"""Declares the inputs of every stage as one frozen record each; the key of a stage is made from its record.
+"""Defines the inputs of each build stage as a frozen record, from which the stage's cache key is computed.
 
 A stage has its record in reach and no recipe, so it cannot depend on what its key lacks. Where a stage looks at a part
 of the graph's recipe only, its record holds the recipe reduced to that part, and the stage is given the reduced one.

@@ -1,4 +1,4 @@
-"""The voice of a recipe: which of its graphs make sound of a text, and how tokens are drawn."""
+"""Defines and checks a recipe's voice: which of the graphs turn text into sound, and how tokens are sampled."""
 
 from collections.abc import Collection, Mapping
 from typing import Annotated, Self

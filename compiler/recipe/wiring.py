@@ -1,4 +1,4 @@
-"""Checks the wires of a recipe: outputs of graphs that other graphs take."""
+"""Defines and checks the wires of a recipe: outputs of a graph that are inputs of another graph."""
 
 from collections.abc import Mapping, Sequence
 

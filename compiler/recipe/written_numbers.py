@@ -1,4 +1,4 @@
-"""Checks numbers that a recipe writes for a tensor: one for all of its entries, or lists as deep as its shape."""
+"""Checks the values that a recipe gives for a tensor: one number for all entries, or lists nested to its shape."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,1 +1,1 @@
-"""Results of stages, kept by what they were made from: inputs, code, and the files and variables that were read."""
+"""Caches the results of build stages with all that they depend on: inputs, code, and the files and variables read."""

@@ -1,9 +1,9 @@
-"""Decides, by the interpreter's audit events, whether the result of a stage may be kept.
+"""Classifies the audit events of Python's interpreter: which of them may read data that cannot be tracked.
 
-The interpreter raises an audit event before each such operation, whoever calls it
-(https://docs.python.org/3/library/audit_events.html). Here are the events that read something that can be looked at
-again, and those that read nothing. Every other one leads out of sight, also one that a later Python adds: a result that
-it went into is not kept.
+The interpreter raises an audit event before each operation that may read data, whoever calls it
+(https://docs.python.org/3/library/audit_events.html). Listed are the events whose reads can be checked again, and those
+that read nothing. Every other event, also one that a later Python adds, may read data that cannot be tracked: the
+result of its stage is not kept.
 """
 
 OPENS = "open"

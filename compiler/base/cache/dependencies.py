@@ -1,4 +1,4 @@
-"""Records what a stage's result depends on besides its declared inputs, so that it can be compared later.
+"""Records the files, variables and modules that a stage's result depends on, and checks whether they have changed.
 
 A dependency is a text that names what was read; its state is a text as well: the hash of a content, or `absent`.
 

@@ -1,4 +1,4 @@
-"""Notes when code reads the arguments of the command, which causes no audit event."""
+"""Reports when code reads `sys.argv`, for which Python raises no audit event."""
 
 import sys
 from collections.abc import Callable

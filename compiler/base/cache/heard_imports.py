@@ -1,4 +1,4 @@
-"""Hears which modules are looked for, and by whom: a finder in front of all others that finds nothing itself."""
+"""Records which modules the import system looks for, and for whom, with a finder at the front of `sys.meta_path`."""
 
 import importlib
 import importlib.machinery

@@ -1,4 +1,4 @@
-"""Listens to environment variables, which are read without an event."""
+"""Reports when code reads environment variables, for which Python raises no audit event."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Lists the source files that a callable named in a recipe consists of, and its packages that read files untraced.
+"""Lists the source files behind a callable named in a recipe, and the packages whose reads cannot be traced.
 
 The files are followed through their import statements, wherever these stand. A module that is imported by a name made
 at run time could be any: then every source file loaded so far counts. Installed packages are followed through what

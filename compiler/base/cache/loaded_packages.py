@@ -1,4 +1,4 @@
-"""Lists the files of an installed package's loaded modules: native libraries, and the packages that they use."""
+"""Lists the native libraries of an installed package's loaded modules, and the other packages that they use."""
 
 import ctypes
 import dataclasses

@@ -1,4 +1,4 @@
-"""Finds where the import system would find a module; nothing is imported and no code runs."""
+"""Finds the file from which a module would be imported, without importing it and without running code."""
 
 import importlib.machinery
 import sys

@@ -1,4 +1,4 @@
-"""Traces what the user's code reads while it runs, so that a result is reused only while that is unchanged.
+"""Traces what user code reads while it runs, so that a cached result is reused only if none of this has changed.
 
 Seen are files opened, mapped, asked for or listed, links, extended attributes, modules looked for, environment
 variables and arguments: by audit events (`audit_events.py`), and by listeners in front of calls that raise none

@@ -1,4 +1,4 @@
-"""Finds results of stages in the cache, and keeps new ones with everything that code named in the recipe has read.
+"""Looks up stage results in the cache, and stores new ones with the state of all that the recipe's code has read.
 
 A result is found again only if nothing of that has changed. It is not kept at all if somebody's code may have read
 something that nobody saw: then the stage runs in every build, and what follows it is keyed by what it made.

@@ -1,4 +1,4 @@
-"""Keeps the results of build stages by the content they were made from, so that an unchanged stage is not run again.
+"""Stores the results of build stages under hashes of their inputs, so that an unchanged stage is not run again.
 
 An entry is a folder of files under a key; the key is a hash of everything the result depends on, so an entry never
 becomes wrong, only unused. What cannot be in the key, because it is known only after the stage has run (the files that

@@ -1,4 +1,4 @@
-"""Versions of everything a bundle is made with."""
+"""Collects the versions of Python, Slipway and the packages that a bundle is built with."""
 
 import importlib.metadata
 import platform

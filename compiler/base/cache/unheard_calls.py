@@ -1,4 +1,4 @@
-"""Calls that read files and raise no audit event, and a listener in front of each while it is asked for.
+"""Wraps functions that read files without raising an audit event, so that the read tracer records their calls.
 
 A package with native code is answered for here if all its ways to open a file by name are: its calls are listed, or it
 opens none. Any other is judged by its libraries (`native_code.py`). A listed call that a version of the package no

@@ -1,1 +1,1 @@
-"""Frozen records of a build, of which reports are made: stages, gates, rounding and drift."""
+"""Defines frozen records of a build, from which its reports are made: stages, gates, rounding and drift."""

@@ -1,4 +1,4 @@
-"""Records the result of a build: its stages, findings and figures, and how it ended; as records and as JSON."""
+"""Defines the record of a build's result (stages, findings, figures, failure), and writes this record as JSON."""
 
 import dataclasses
 import json

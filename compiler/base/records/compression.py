@@ -1,4 +1,4 @@
-"""Records of channels that were taken out of a graph: of which products, what that saves, and what it costs.
+"""Defines records of pruned channels: which MatMuls read fewer of them, what that saves, and what it costs.
 
 A pass returns one in `Outcome.compression`; it explains, it proves nothing, and no checker reads it.
 """

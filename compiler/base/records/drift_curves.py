@@ -1,4 +1,4 @@
-"""The error of a stream over many chained calls, as it is kept in receipts and drawn."""
+"""Defines the record of an error's growth over many chained calls of a stream, for receipts and charts."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""Records a gate's measurement of one thing; the terminal, the report and the page show it without the gate."""
+"""Defines the record of one gate's finding: the measurement, its limit, and whether the limit is kept."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping

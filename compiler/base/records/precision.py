@@ -1,4 +1,4 @@
-"""Records of passes that round, for people and reports: nodes left precise, with reasons, and the chosen ranges.
+"""Defines records of passes that round values: the nodes kept in higher precision, with reasons, and the chosen ranges.
 
 A pass returns these in `Outcome.precision`; they explain, they prove nothing, and no checker reads them.
 """

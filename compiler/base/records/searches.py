@@ -1,4 +1,4 @@
-"""Records of a search for the fastest forms: the measurements, the choice, and the choice as recipe text."""
+"""Defines the record of a search for the fastest variants: all measurements, and the choice, also as recipe text."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Compares the targets of a build with each other: a row for each, of what its own report has."""
+"""Compares the targets of a build: makes one table row per target from the report of that target."""
 
 import dataclasses
 

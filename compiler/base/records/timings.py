@@ -1,4 +1,4 @@
-"""Times of graphs beside each other, round by round."""
+"""Defines records of two graphs' times, measured in alternating rounds, and of the ratio of these times."""
 
 import dataclasses
 

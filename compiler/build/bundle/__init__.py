@@ -1,1 +1,1 @@
-"""Writes, compares and finishes bundles, and replays their proofs from their own files; a bundle is whole or absent."""
+"""Writes and compares bundles, adds a vendor's engines to them, and replays their proofs from their own files."""

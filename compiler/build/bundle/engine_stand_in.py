@@ -1,7 +1,7 @@
-"""Runs a bundle whose engines are not built through sessions of ONNX Runtime in their place.
+"""Runs a bundle whose vendor engines are not built, by executing the graphs in ONNX Runtime instead.
 
-Padding, cutting and carrying of states are those of the runtime; only the session that computes is the compiler's. What
-it is fed is recorded, one call per bucket, so that the engines can be compared on their own machine without the
+The runtime pads inputs, cuts outputs and carries states; only the session that computes is the compiler's. Its inputs
+are recorded, one call per bucket, so that the engines can be compared on their own machine without the
 runtime.
 """
 

@@ -1,4 +1,4 @@
-"""Runs the vendor's compiler on a bundle whose engines are not built, and enters them into its manifest.
+"""Builds the missing engines of a bundle with the vendor's compiler, and enters them into the bundle's manifest.
 
 The compiler writes elsewhere: whatever happens to it, the bundle is the one before or the finished one.
 """

@@ -1,4 +1,4 @@
-"""Keeps a whole bundle, and the results of its build, in the stage cache."""
+"""Stores a whole bundle with its findings in the stage cache, and restores both in a later build with equal inputs."""
 
 import dataclasses
 import json

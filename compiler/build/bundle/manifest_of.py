@@ -1,4 +1,4 @@
-"""The files and the manifest of a bundle, in the format that runtime_lite owns."""
+"""Makes the manifest and the files of a bundle from the records of its graphs, in the format of runtime_lite."""
 
 import dataclasses
 import hashlib

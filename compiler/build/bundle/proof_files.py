@@ -1,4 +1,4 @@
-"""The graphs that a certificate speaks of, as files of a bundle: without them nobody else can replay it.
+"""Writes the graphs that a certificate refers to as files of a bundle, so that others can replay the proof.
 
 `certificates/<graph>.json` holds the records of every proof, in the order of the passes, and names for each the graph
 before and after it, `proofs/<graph>.<number>.before.onnx` and `.after.onnx`, with axis names in the place of buckets.

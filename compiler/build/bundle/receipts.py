@@ -1,4 +1,4 @@
-"""Records in a bundle what gates have measured of it: of each graph, and of the whole."""
+"""Reads and writes the receipts of a bundle: what the gates have measured of each graph and of the whole bundle."""
 
 import dataclasses
 import hashlib

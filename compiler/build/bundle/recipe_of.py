@@ -1,4 +1,4 @@
-"""The recipe that travels with a bundle, as values."""
+"""Reads the recipe that is stored in a bundle, as plain values."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
 """Replays the certificates of a bundle against the graphs that it ships, on any machine that has the compiler.
 
-Four things are shown of every graph, and of one whose steps are derived that calls say what the whole sequence says:
+Shows four things of every graph, and of derived steps also that their results are those of the whole sequence:
 
 1. The certificate holds: the independent checker replays every step between the two graphs that it names.
 2. The claims of the manifest follow from it: independent rows, true lengths with their smallest, caches, masks.

@@ -1,4 +1,4 @@
-"""Removes the lines of the model's source from a bundle whose recipe asks for none.
+"""Removes the lines of the model's source code from a bundle's files, where the recipe says `source_lines: false`.
 
 Every node carries the line of code that it comes from, in its ONNX metadata: file, function, module and the text of the
 line. It serves messages. Graph files, the graphs of proofs and the records of certificates have it, too, unless the

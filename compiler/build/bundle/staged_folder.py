@@ -1,4 +1,4 @@
-"""Writes a folder at once or not at all: in a temporary folder first, which then replaces the old one."""
+"""Writes a folder atomically: fills a temporary folder, which then replaces the old one."""
 
 import contextlib
 import ctypes

@@ -1,4 +1,4 @@
-"""The target that a bundle was built for, made again from the recipe that travels with it."""
+"""Recreates the target of a bundle from the recipe that the bundle holds, and makes executors for this target."""
 
 import functools
 

@@ -1,1 +1,1 @@
-"""A checkpoint or an ONNX file in; its graph, its reference and the data to measure on out."""
+"""Captures a graph from a checkpoint or an ONNX file, runs the original as reference, and draws the data."""

@@ -1,4 +1,4 @@
-"""Gives a whole cache to a state of which the model returns the new frames alone, before anything is proved of it.
+"""Extends a graph that returns only the new frames of a cache, so that it returns the whole cache.
 
 Before:
     new_keys [batch, chunk, W] is an output, which whoever runs the model joins to his cache

@@ -1,4 +1,4 @@
-"""Gives passes the data that they measure on: calibration streams for ranges, development streams for the task.
+"""Provides the data that passes measure on: calibration streams for ranges, development streams for the task.
 
 Calibration, development and verification data have nothing in common: what a choice was made on cannot show that it was
 right, and what ranges were taken from cannot show that they are wide enough.

@@ -1,4 +1,4 @@
-"""Captures the graphs of a source once: from a factory's module, or from ONNX files.
+"""Captures a model's graphs from a factory's module or from ONNX files, and keeps the result in the stage cache.
 
 Capture is a stage of its own: its result is kept with a record of all that the user's code has read, so that neither
 the framework nor that code is imported while nothing has changed.

@@ -1,4 +1,4 @@
-"""Inputs that a recipe fixes to a constant: read, and written into an ONNX graph in their place."""
+"""Reads the constants that a recipe gives for inputs, and writes them into an ONNX graph in place of these inputs."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Turns inputs that count the frames of a stream into states, which the graph raises by the frames of a call.
+"""Turns inputs that count a stream's frames into states, which the graph increases by the frames of each call.
 
 Before:
     offset [batch] is an input that nobody feeds back

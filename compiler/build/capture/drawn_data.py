@@ -1,4 +1,4 @@
-"""Draws the feeds of a graph once for each role, digests them, and refuses a feed that has two roles.
+"""Draws a graph's feeds for each role (verification, calibration, ...), hashes them, and refuses feeds with two roles.
 
 Drawing is a stage of its own: its result is kept with a record of all that the user's code has read, so that this code
 is not imported while nothing has changed.

@@ -1,4 +1,4 @@
-"""Projects keys and values once where heads have equal weights, as after training with `share_heads`.
+"""Merges attention heads with equal key and value weights, so that their keys and values are projected only once.
 
 It comes before steps are derived, so that caches hold what is shared. Nothing is lost: the mean of equal keys is each.
 """

@@ -1,4 +1,4 @@
-"""Checks the ranges that a recipe gives for whole numbers against the tables in which they are looked up."""
+"""Finds the range of every integer input: the recipe's, checked against lookup tables, or all legal indices."""
 
 from collections.abc import Sequence
 

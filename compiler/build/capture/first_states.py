@@ -1,4 +1,4 @@
-"""Reads the files that a recipe names for the first states of a stream, and writes their numbers into its record.
+"""Reads the files that hold a stream's initial states, and writes their values into the graph's recipe record.
 
 Keys of cached results are made of the record, so that what a file holds is part of them, and its name is not.
 """

@@ -1,4 +1,4 @@
-"""Wraps a module with some of its arguments fixed to constants; callers give the others."""
+"""Fixes some arguments of a module to constants, so that callers pass only the others."""
 
 import inspect
 from collections.abc import Mapping, Sequence

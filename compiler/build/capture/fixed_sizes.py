@@ -1,4 +1,4 @@
-"""The lines of a model at which an export fixes a size to a number, as the exporter notes them while it traces."""
+"""Finds the line of a model at which torch's exporter fixes a dynamic size to a constant."""
 
 import contextlib
 import logging

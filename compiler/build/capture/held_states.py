@@ -1,4 +1,4 @@
-"""States along an axis of padded entries, held in as many slots as its largest bucket has.
+"""Gives a state along a padded axis one fixed size, by slicing it where the graph reads it and padding its output.
 
 Before:
     weights [batch, text] -> ... -> next_weights [batch, text]

@@ -1,4 +1,4 @@
-"""Explains the exporter's message about inconsistent sizes: a table that is too short, or frames in groups."""
+"""Explains the exporter's error about inconsistent sizes: a table too short, or frames grouped without padding."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The captured graph as the first pass is given it: the states and axes that a recipe declares, checked against it."""
+"""Makes the graph that the first pass receives: the captured graph with the recipe's states and axes, checked."""
 
 import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Finds sizes that must be equal: sizes of operands that a node joins, adds or multiplies."""
+"""Finds axis sizes that must match because one node concatenates, adds or multiplies the tensors that have them."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence

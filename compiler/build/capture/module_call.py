@@ -1,4 +1,4 @@
-"""Calls the user's module, arrays in and arrays out; a failure names the line, the shapes and the values used."""
+"""Calls the user's module with arrays and returns arrays; a failure names the line, the shapes and the values used."""
 
 import dataclasses
 import inspect

@@ -1,4 +1,4 @@
-"""Digests the contents of a module; two modules that answer alike are equal, or the names that differ are returned."""
+"""Hashes the parameters, buffers and attributes of a module by name, to find out in what two modules differ."""
 
 import hashlib
 from collections.abc import Iterator

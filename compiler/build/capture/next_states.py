@@ -1,7 +1,7 @@
-"""Does what a caller of the model does between two calls: appends frames, raises counts, fills slots.
+"""Updates the original's states between two calls as its caller would: appends frames, raises counts, pads slots.
 
-The graph that is built does so itself (appended_frames.py, counts.py, held_states.py); here the original is held to the
-same.
+The built graph makes these updates itself (appended_frames.py, counts.py, held_states.py); the original needs
+them from outside.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Finds why a captured graph does not answer as its original: the original, its factory, or torch's exporter."""
+"""Finds why a captured graph differs from its original: because of the original, its factory, or torch's exporter."""
 
 import contextlib
 import functools

@@ -1,4 +1,4 @@
-"""A model that takes whole sequences, as the reference of its steps: every call asks it about the whole prefix."""
+"""Runs a model of whole sequences as the reference of its streaming steps: each call evaluates the whole prefix."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

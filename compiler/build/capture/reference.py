@@ -1,4 +1,4 @@
-"""Runs the original, with which every graph is compared."""
+"""Runs the original model, whose results are the reference for every graph."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol

@@ -1,4 +1,4 @@
-"""Measures the shapes of a captured graph's results by running it, where shape inference fails."""
+"""Measures the shapes of a captured graph's outputs by running the graph, where shape inference fails."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

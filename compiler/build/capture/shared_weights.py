@@ -1,4 +1,4 @@
-"""Lets a module and the graph that was captured of another one like it have their large weights in common."""
+"""Makes the large weights of a module share memory with equal constants of captured graphs."""
 
 import hashlib
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Loads a module of the training framework from a checkpoint, and exports it to ONNX.
+"""Loads a torch module from a checkpoint, exports it to ONNX, and runs it as the original.
 
 A torch module enters through `torch.export` and the dynamo ONNX exporter with named dynamic axes; an ONNX file enters
 as it is. Afterwards names are those of the recipe, and every node carries the model's source line.

@@ -1,4 +1,4 @@
-"""LSTMs and GRUs traced for every number of frames, however often this process has traced some before.
+"""Makes torch export LSTMs and GRUs for any number of frames, whatever this process has traced before.
 
 The framework unrolls them over the frames of the example unless other kernels are registered while it traces. Its
 exporter registers these, but an operator keeps the kernel that it ran last, and does not look again. The loops of these

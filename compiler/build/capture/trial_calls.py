@@ -1,4 +1,4 @@
-"""The first calls of a stream, run on the recipe's own data before the export, which takes a hundred times as long.
+"""Runs the first calls of a stream on the original, to check its states and rows before the much slower export.
 
 A stream begins with empty caches, the first states of the recipe and counts of 0; the second call takes what the first
 one gave. Both have several equal rows, so that a model that is written for one row shows itself here.

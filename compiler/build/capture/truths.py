@@ -1,4 +1,4 @@
-"""Selections of truths as the logic that they are: ONNX has a Where of them, runtimes have none.
+"""Rewrites Where on booleans as And, Or and Not, because ONNX allows a boolean Where and runtimes lack it.
 
 Before:
     y = Where(condition, a, b)                                       # a and b of type bool

@@ -1,4 +1,4 @@
-"""Finds why an original answers the same feeds differently the second time: random numbers, kept state, its making.
+"""Finds why an original answers the same feeds differently: random numbers, state that it keeps, or its factory.
 
 Asked only where a graph differs from its original: nothing can be compared with a model that differs from itself.
 """

@@ -1,4 +1,4 @@
-"""Collects the results of a call of a module: its return values, and the states that it writes into its arguments.
+"""Collects the results of a module's call: return values, and states that the module writes into its arguments.
 
 results  y                  caches[0] = new; return y            as   y, next_cache
          y, hidden          cache.copy_(new); return y, hidden   as   y, next_cache, hidden

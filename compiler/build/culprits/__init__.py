@@ -1,1 +1,1 @@
-"""Finds the nodes that broke parity, confirms and explains them, and writes each as a small graph."""
+"""Finds and confirms the nodes that break parity, explains them, and writes a small graph that shows the error."""

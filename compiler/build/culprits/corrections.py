@@ -1,4 +1,4 @@
-"""Subtracts the errors of chosen sections from a graph, to measure the error that remains.
+"""Removes the errors of chosen subgraphs while a graph runs, to measure the error that remains.
 
     v' = v + (right value - local error's value)        where that is finite; elsewhere the right value itself
 

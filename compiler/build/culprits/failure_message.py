@@ -1,4 +1,4 @@
-"""Says why a parity gate has failed: which nodes, by how much, where they come from, and how to see it alone."""
+"""Writes the message of a failed parity gate: the nodes to blame, their errors, their source, and a reproducer."""
 
 import dataclasses
 from collections.abc import Sequence

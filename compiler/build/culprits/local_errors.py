@@ -1,4 +1,4 @@
-"""The errors that sections of a graph make of right inputs, and how much of them rounding explains."""
+"""Measures the error of each subgraph on correct inputs, and how much of this error rounding explains."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence

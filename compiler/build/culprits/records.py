@@ -1,4 +1,4 @@
-"""Records of a search for culprits: the errors of sections, and the sections that are named."""
+"""Defines the records of a search for culprits: the errors of subgraphs, and the subgraphs to blame."""
 
 import dataclasses
 

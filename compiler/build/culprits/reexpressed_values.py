@@ -1,4 +1,4 @@
-"""Finds values that a pass holds in another form under the same name, as where scales move from data into weights.
+"""Finds values that keep their name but change their form in a pass, as when a scale moves from data into weights.
 
     before:  y = norm(x)      z = y W          after:  y = norm(x) / s      z = y (s W)
 

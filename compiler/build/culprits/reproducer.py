@@ -1,4 +1,4 @@
-"""Writes a folder that shows a defect by itself: the sections to blame, before and after the pass, and their inputs.
+"""Writes a folder that reproduces a defect: the faulty subgraphs before and after the pass, with their inputs.
 
     before.onnx   the sections as they were           findings.json  nodes, source lines, statistics, limits
     after.onnx    the sections as the pass left them  reproduce.py   runs both with numpy and onnxruntime alone,

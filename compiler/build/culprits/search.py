@@ -1,4 +1,4 @@
-"""Finds the smallest set of sections of a graph whose own errors break a parity gate.
+"""Finds the smallest set of subgraphs of a graph whose own errors break a parity gate.
 
 1. Local errors: every section is run on the values of the graph before the pass (`forced_values`).
 2. Suspects: sections whose local error is larger than the rounding of the pass explains (`explained_rounding`).

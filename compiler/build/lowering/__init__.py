@@ -1,1 +1,1 @@
-"""One graph from capture to its artefacts: passes in order, each compared with the original and its proofs replayed."""
+"""Lowers one graph from capture to artefacts: runs the passes, compares with the original, and replays proofs."""

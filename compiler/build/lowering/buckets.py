@@ -1,4 +1,4 @@
-"""Checks that the buckets of a recipe lie within the lengths for which the proofs hold."""
+"""Checks that the bucket sizes of a recipe lie within the lengths for which the proofs hold."""
 
 from collections.abc import Mapping
 

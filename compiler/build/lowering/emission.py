@@ -1,4 +1,4 @@
-"""Writes the artefacts of a lowered graph, with all of its variants or some, and finds the nodes to blame."""
+"""Writes a lowered graph's artefacts with all or some of its variants, and finds the nodes to blame for an error."""
 
 import time
 from collections.abc import Sequence

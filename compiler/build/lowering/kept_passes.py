@@ -1,4 +1,4 @@
-"""Keeps the results of a graph's passes in the cache: reports, certificates, and graphs of passes that calibrate.
+"""Keeps the results of a graph's passes in the cache: reports, certificates, and graphs of passes that measure data.
 
 The other graphs are not kept: when anything after capture is missing, their passes run again, which is quick.
 """

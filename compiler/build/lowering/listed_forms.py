@@ -1,4 +1,4 @@
-"""Checks the plan of variants in a recipe against the recipe's graphs and limits."""
+"""Checks that a recipe's list of variants covers every graph, and rounds only where the recipe allows a loss."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""The passes of a graph as its recipe lists them: made, checked, and each with the key of its result."""
+"""Makes and checks the passes that a recipe lists for a graph, and computes the cache key of each pass's result."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

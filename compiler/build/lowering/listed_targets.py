@@ -1,4 +1,4 @@
-"""The targets of a recipe, made and checked before anything runs."""
+"""Makes and checks the targets of a recipe before anything runs."""
 
 import dataclasses
 import importlib.metadata

@@ -1,4 +1,4 @@
-"""Lowers one graph for one target: runs its passes, and finds its variants where the recipe asks for a search."""
+"""Lowers one graph for one target: runs its passes, and searches for the fastest variants if the recipe asks for it."""
 
 import dataclasses
 import functools

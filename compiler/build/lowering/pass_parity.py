@@ -1,4 +1,4 @@
-"""Compares the graph after a pass with the original, on chained steps and edge feeds; finds the nodes to blame."""
+"""Compares the graph after a pass with the original, on chained calls and edge feeds, and finds the nodes to blame."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

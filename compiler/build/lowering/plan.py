@@ -1,4 +1,4 @@
-"""Plans how one graph becomes artefacts of a target: its passes, its variants, and the keys of their results."""
+"""Plans how one graph becomes artefacts of a target: its passes, its variants, and the cache keys of their results."""
 
 import dataclasses
 from collections.abc import Mapping

@@ -1,1 +1,1 @@
-"""A build as a person sees it: live lines, tables, a page with charts."""
+"""Shows a build to people: as live progress lines, as tables, and as an HTML page with charts."""

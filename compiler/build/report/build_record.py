@@ -1,4 +1,4 @@
-"""Collects the results of a build while it runs; they become its report however it ends."""
+"""Collects the results of a build while it runs, and makes the build's report from them, also when the build fails."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The charts of a build's page as inline SVG; colours and fonts come from the page's style sheet."""
+"""Draws the charts of a build's HTML report as inline SVG; the page's style sheet sets colours and fonts."""
 
 import math
 from collections.abc import Iterator, Sequence

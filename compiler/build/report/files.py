@@ -1,4 +1,4 @@
-"""Checks where a report may be written: a new name, or a report of an earlier build; nothing else is overwritten."""
+"""Checks where a report may be written: to a new file, or over a report of an earlier build."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""Draws a graph as one SVG element: boxes in layers, in the colours of their kinds, with tooltips.
+"""Draws a graph as one SVG element: boxes in layers, coloured by their kind, with tooltips.
 
 Large graphs are drawn in groups: chains of one kind as one box, without untracked values.
 """

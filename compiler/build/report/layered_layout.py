@@ -1,4 +1,4 @@
-"""Places a directed acyclic graph in layers, top to bottom, so that few edges cross and chains stand straight."""
+"""Computes the layout of a directed acyclic graph: layers from top to bottom, few crossing edges, straight chains."""
 
 import dataclasses
 import itertools

@@ -1,4 +1,4 @@
-"""Writes a build as one page: comparisons, errors, drift, rounding and costs.
+"""Writes the HTML report of a build as one page: comparisons, errors, drift, rounding and costs.
 
 The page loads nothing and runs nothing: tables, inline SVG and one style sheet. It holds measured times, so it stands
 outside the bundle, whose bytes are the same in every build.

@@ -1,4 +1,4 @@
-"""Makes the figures of a build's page: histograms of tensors, the graph by precision, the original's costs."""
+"""Defines the records behind a build's HTML report: tensor histograms, the graph by precision, the original's costs."""
 
 import dataclasses
 import enum

@@ -1,4 +1,4 @@
-"""The lines of a build that a person sees: one per stage while it runs, and tables at its end.
+"""Prints the progress of a build in the terminal: one line per stage while it runs, and tables at the end.
 
 On a terminal each stage is one live line (spinner, elapsed time, a count for long loops); elsewhere it is one plain
 line when it ends. `show` prints the content of the records and nothing else, as `--report` writes them.

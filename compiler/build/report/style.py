@@ -1,4 +1,4 @@
-"""The style sheet of a build's page: light and dark by the reader's choice, and on paper."""
+"""Holds the style sheet of a build's HTML report, with light, dark and print colours."""
 
 CSS = """
 :root{--ink:#1b1f24;--soft:#5c6670;--line:#d9dee3;--page:#fff;--card:#f5f7f9;--good:#1f7a4d;--bad:#b3261e;

@@ -1,4 +1,4 @@
-"""A build as tables in a terminal."""
+"""Formats the report of a build as tables for the terminal."""
 
 from collections.abc import Callable, Iterator
 

@@ -1,1 +1,1 @@
-"""Finds by measuring which of several ways to write a graph is fastest on the machine that builds."""
+"""Searches for the variants that make a graph fastest, by measuring on the machine that builds."""

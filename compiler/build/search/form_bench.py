@@ -1,4 +1,4 @@
-"""Measures a target's variants on the artefacts of one graph: in its smallest and its largest bucket, as they ship.
+"""Times a target's variants on one graph's artefacts, in the smallest and the largest bucket.
 
 Files of a plan are written and opened once, and kept while they are among those that were compared last.
 """

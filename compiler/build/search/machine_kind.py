@@ -1,4 +1,4 @@
-"""Identifies the machine for which a measured time holds: the processor, its features, and the runtime."""
+"""Describes the kind of machine for which a measured time holds: processor, processor features, and runtime version."""
 
 import platform
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Searches for the variants of one graph, from the graph after its passes to the record of the result."""
+"""Searches for the fastest variants of one graph after its passes, and returns the record of the search."""
 
 import importlib.metadata
 import tempfile

@@ -1,4 +1,4 @@
-"""Finds the variant of a target that broke a gate: the gate runs with no variant, with one, with two, and so on."""
+"""Finds the variant that breaks a gate, by running the gate on the graph with none, one, two, ... of its variants."""
 
 import dataclasses
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Runs the artefact of one bucket call after call; a chunk that it does not hold runs in the next larger one.
+"""Runs a graph's artefact of one bucket call by call; a longer chunk runs in the next larger bucket.
 
 buckets 4 and 8: a chunk of 3 runs in the graph of 4 slots, one of 6 in that of 8, with the same states
 """

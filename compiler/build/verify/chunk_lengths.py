@@ -1,4 +1,4 @@
-"""Makes chunks of every length from the recipe's data, cut at places that no caller chooses.
+"""Cuts the recipe's data into streams with chunks of every length, to test chunks shorter than a call's slots.
 
 chunks of 8 -> 8, 1, 8, 2, 8, 3, ...    a chunk of every length follows a whole one, in one stream
 """

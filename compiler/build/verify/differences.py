@@ -1,8 +1,8 @@
 """Compares a graph with the original model over chained calls, and finds the first value that differs.
 
 The reference is the original in its own framework, its caches cut to the window before each call. What is compared:
-every output and every state, as the passes so far have reshaped it, in every step. Real numbers differ by a distance;
-whole numbers and truths are classes, equal or not.
+every output and every state, as the passes so far have reshaped it, in every step. Floats differ by a distance;
+integers and booleans are classes, equal or not.
 """
 
 import dataclasses

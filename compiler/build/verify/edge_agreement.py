@@ -1,4 +1,4 @@
-"""Compares a graph with the original on edge feeds: the same infinities, the same NaN, and finite where it is finite.
+"""Compares a graph with the original on edge feeds: NaN and infinities must be the same, finite values close.
 
 What is finite keeps to the limits of the parity gate, too, until a pass rounds on purpose: 8-bit integers saturate at
 full scale by design, and the lossy limits are about the recipe's data. That the original answers NaN or an infinity is

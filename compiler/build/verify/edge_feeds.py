@@ -1,4 +1,4 @@
-"""Makes feeds from the edges of an input's range: silence, a constant, an impulse, full scale, the smallest numbers.
+"""Generates edge feeds for a model's inputs: silence, a constant, an impulse, full scale, the smallest numbers.
 
 Random data show what a graph answers in the middle of its range; what a rewrite has changed at zero, or where a number
 overflows, shows at the edges alone. The feeds have the shapes of feeds of the recipe's data and are chained like them.

@@ -1,8 +1,8 @@
-"""Computes how large an error the rounding of a pass explains, section by section.
+"""Estimates the error that a pass's rounding can cause in each subgraph.
 
-The graph before the pass is run on values that are off by as much as the element type rounds, and how much of that
-comes out of a section is what a right section may be off by: its own conditioning is in it, cancellation and saturation
-included. The finest class is float32 with slack for sums in another order.
+The graph before the pass is run on values that are perturbed by as much as the element type rounds. The error that a
+subgraph returns then is the error that a correct subgraph may have: it includes the subgraph's conditioning,
+cancellation and saturation. The finest class is float32 with slack for sums in another order.
 """
 
 import enum

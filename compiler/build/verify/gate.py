@@ -1,4 +1,4 @@
-"""Defines a gate and its input: the record of what ships, and of the originals behind it."""
+"""Defines the gates' interface, and the records that gates check: what ships, and the originals behind it."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Checks that outputs stay bit-identical whatever padded slots hold."""
+"""Checks that outputs stay bit-identical whatever values padded slots hold."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

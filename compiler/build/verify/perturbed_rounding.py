@@ -1,4 +1,4 @@
-"""Perturbs every rounding of a graph at random, to find which answers depend on rounding.
+"""Perturbs every rounding of a graph at random, to find which results depend on rounding.
 
     x -> MatMul -> LayerNormalization -> y    x -> MatMul -> (1 + e) -> LayerNormalization -> (1 + e) -> y
 

@@ -1,4 +1,4 @@
-"""Runs wired graphs together on the feeds of a recipe: the originals one after the other, and the bundle."""
+"""Runs wired graphs together on a recipe's feeds: the originals one after the other, or the bundle as a whole."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

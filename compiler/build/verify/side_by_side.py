@@ -1,4 +1,4 @@
-"""Measures which of several bundles of the same graphs is faster here: their calls in turns, bucket by bucket."""
+"""Compares the speed of bundles of the same graphs on this machine, alternating their calls in each bucket."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Measures the time of a call of an artefact: alone, and beside the same bucket of another graph."""
+"""Measures the time of an artefact's call, alone or relative to the same bucket of another graph."""
 
 import functools
 import itertools

@@ -1,4 +1,4 @@
-"""Runs the artefacts of a graph call after call: chained beside the original, row beside row, and full of poison.
+"""Runs the artefacts of a streaming graph: chained beside the original, row beside row, and with poisoned padding.
 
 Rows of one batch are at the same step of different streams; what is padded are caches that are not full yet, chunks
 that are shorter than their slots, and rows that nobody uses. A chunk runs in the smallest graph that holds it.

@@ -1,4 +1,4 @@
-"""Computes after how many calls of a stream a count in it exceeds the end of a table.
+"""Computes after how many calls of a stream a count passes the end of a lookup table.
 
 A count is a state that every call moves on by a constant, from 0. The indices of each lookup that a count reaches,
 through whatever operators, are computed by the graph itself: for every one of the first calls, and for calls far

@@ -1,4 +1,4 @@
-"""Runs the artefacts of a graph over whole utterances: every row alone, in larger buckets, and beside others.
+"""Runs the artefacts of a graph on whole utterances: every row alone, in larger buckets, and beside other rows.
 
 What ships is compared with the original run on each utterance alone, at its true length; then every bucket with the
 smallest one that fits; then nothing that lies in padded slots, in free rows or in other rows may change a single bit.

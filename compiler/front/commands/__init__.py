@@ -1,1 +1,1 @@
-"""The command line: its arguments, and the small tools that need no recipe."""
+"""Parses the command line, and implements the small commands that need no recipe."""

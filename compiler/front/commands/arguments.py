@@ -1,4 +1,4 @@
-"""Parses the command line: every command with its arguments, each described, and one example at its end."""
+"""Defines the command line's parser: all commands with their arguments, descriptions and examples."""
 
 import argparse
 import difflib

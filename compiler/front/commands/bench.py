@@ -1,4 +1,4 @@
-"""`build.py bench FILE.onnx|BUNDLE`: time of one call, alone or in turns with something else.
+"""Implements `build.py bench FILE.onnx|BUNDLE`: times the calls of a model, alone or alternating with another model.
 
 Calls of both are timed in turns, in alternating order, so that what else the machine does falls on both; beside their
 times stands the ratio of rounds of them, which a busy machine disturbs least. All of a call is in use: rows are as long

@@ -1,4 +1,4 @@
-"""Feeds for a model that comes without data: random numbers in sizes that the caller names."""
+"""Makes random feeds for a model that comes without data, in the axis sizes that the caller gives."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Finds the inputs of a bundle's graph file that count frames, and their values for a call that fills all its slots."""
+"""Finds the length and mask inputs of a bundle's graph file, with their values for a call that fills all its slots."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""An ONNX file without a recipe: read with every check, its inputs and outputs with their sizes, and sessions of it."""
+"""Reads an ONNX file without a recipe: checks it, lists its inputs and outputs with their sizes, and opens sessions."""
 
 import dataclasses
 from collections.abc import Iterable

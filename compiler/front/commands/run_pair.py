@@ -1,4 +1,4 @@
-"""`build.py run A B`: two models, bundles or backends on the same feeds, compared tensor by tensor, call after call."""
+"""Implements `build.py run A B`: runs two models on the same feeds, and compares all their outputs call after call."""
 
 import contextlib
 import dataclasses

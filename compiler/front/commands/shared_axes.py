@@ -1,4 +1,4 @@
-"""Finds axes of an ONNX file that always have the same size; exporters give each input its own names for them."""
+"""Finds axes of an ONNX file that always have the same size, though the exporter gave them a name for each input."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""`build.py simplify IN.onnx OUT.onnx`: the exact rules of `simplify` on a file, compared before it is written.
+"""Implements `build.py simplify IN.onnx OUT.onnx`: simplifies a file exactly, and compares before it writes.
 
 Both graphs run on random numbers and on edge feeds, without ONNX Runtime's own rewrites; nothing is written unless they
 agree.

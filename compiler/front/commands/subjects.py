@@ -1,4 +1,4 @@
-"""Opens the things that `run` compares: an ONNX file on a backend, a graph of a bundle, the original of a recipe.
+"""Opens the models that `run` compares: an ONNX file on a backend, a bundle's graph, or the original of a recipe.
 
     model.onnx  model.onnx@optimized  dist/mine  dist/mine:encoder  mine.yaml  mine.yaml:encoder
 

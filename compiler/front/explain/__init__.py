@@ -1,1 +1,1 @@
-"""Shows the proof of every node, as text and as a picture."""
+"""Shows the padding proof of every node of a graph, as text and as a picture."""

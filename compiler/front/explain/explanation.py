@@ -1,4 +1,4 @@
-"""Explains the padding of a graph: the proof node by node, or every refusal with the way to it.
+"""Explains why a graph may be padded, node by node, or why not: each refusal with the nodes that lead to it.
 
 Plain data for people; `compiler.front.explain.text` prints it and `compiler.front.explain.picture` draws it. The
 graph goes through the passes of a build up to pad_axes; a refused graph is derived as far as it goes, so all refusals

@@ -1,4 +1,4 @@
-"""Draws an explanation as one HTML file: the graph in layers, every node in the colour of its padding's content.
+"""Draws an explanation as one HTML file: the graph in layers, every node coloured by the content of its padding.
 
 Nothing is loaded from elsewhere and nothing runs: inline SVG, a few styles, tooltips.
 """

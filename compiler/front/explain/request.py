@@ -1,4 +1,4 @@
-"""Reads what to explain: axes named on the command line, for an ONNX file or on top of a recipe's graph."""
+"""Reads the axes to explain from the command line, and prepares the ONNX file or the recipe's graph for it."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence

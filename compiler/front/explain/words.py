@@ -1,4 +1,4 @@
-"""Writes facts and needs as sentences for people: the content of padding, and the fills written there."""
+"""Describes the facts of a padding proof in words: what padding contains, and which fills are written there."""
 
 import enum
 import math

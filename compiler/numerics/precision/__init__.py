@@ -1,1 +1,1 @@
-"""Chooses and writes the nodes that compute in half precision: overflow, cost of rounding, the cheapest choice."""
+"""Chooses the nodes that compute in half precision, by overflow, rounding noise and speed, and rewrites the graph."""

@@ -1,4 +1,4 @@
-"""Chooses the nodes that stay in float32: a minimum cut, exact under its model.
+"""Chooses the nodes that stay in float32 by a minimum cut, which is optimal under its cost model.
 
     minimise  weight * sum of noise(node) over nodes in half precision
             + sum of gain(node) over nodes that stay in float32

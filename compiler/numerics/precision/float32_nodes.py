@@ -1,4 +1,4 @@
-"""Chooses the nodes that stay in float32, from a graph and the measurements on it.
+"""Chooses the nodes that stay in float32, from the graph and its measured magnitudes and rounding noise.
 
 A node is of one type: all operands and results that its operator allows in half precision have it. Inputs, outputs and
 states are choosable, too: data keep the caller's float32, a state has one type where it goes in and where it comes out.

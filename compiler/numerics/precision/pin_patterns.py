@@ -1,4 +1,4 @@
-"""Matches the names by which recipes pin nodes: by name, by operator, or by module of the model."""
+"""Matches the patterns by which recipes pin nodes: by node name, by operator, or by module of the model."""
 
 import fnmatch
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Writes a choice of types into a graph: half-precision weights, one Cast per value and type, nothing else."""
+"""Rewrites a graph to chosen types: half-precision weights, and one Cast per value and type."""
 
 import dataclasses
 from collections.abc import Collection

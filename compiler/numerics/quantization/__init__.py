@@ -1,1 +1,1 @@
-"""Shared parts of the passes to 8-bit numbers: layers, recordings, choices, and how they are written down."""
+"""Provides what the 8-bit passes share: they find layers, record data, choose grids, and rewrite graphs."""

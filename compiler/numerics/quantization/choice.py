@@ -1,4 +1,4 @@
-"""Chooses the layers that stay in float: those that the recipe pins, then those that the task needs."""
+"""Chooses the layers that stay in float: those that the recipe pins, and those that the task metric requires."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence

@@ -1,6 +1,6 @@
-"""Reads the weights of a quantised graph as numbers, which a lowering must leave as they are.
+"""Checks that a lowering keeps the weights of a quantised graph, by comparing their dequantised values.
 
-Equal names of two tensors, or scales taken from the wrong one, give a graph that runs without an error.
+A lowering that confuses two tensors of equal names, or their scales, gives a graph that runs without an error.
 """
 
 import collections

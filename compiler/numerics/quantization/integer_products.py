@@ -1,4 +1,4 @@
-"""Products of dequantised values, and whether ONNX Runtime's integer kernels take them.
+"""Finds MatMuls of two dequantised values, and decides whether ONNX Runtime's integer kernels support them.
 
     MatMul(DequantizeLinear(a), DequantizeLinear(b)) + bias  =  MatMulIntegerToFloat(a, b, scales, zero points, bias)
 

@@ -1,4 +1,4 @@
-"""Finds nodes that round every entry alike, so that they commute with nodes that only move entries.
+"""Recognises QuantizeLinear and DequantizeLinear with one scale, which commute with nodes that only move entries.
 
 Source: QuantizeLinear and DequantizeLinear, ONNX opset 13: one scale and one zero point for all entries.
 """

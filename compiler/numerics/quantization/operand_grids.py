@@ -1,4 +1,4 @@
-"""Chooses grids for the operands of products with states and tables."""
+"""Chooses quantisation grids for the operands of MatMuls with states and tables."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

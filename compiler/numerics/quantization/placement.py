@@ -1,4 +1,4 @@
-"""Defines where a target wants QuantizeLinear and DequantizeLinear, and of which types: a record per kind of target.
+"""Defines for each kind of target where QuantizeLinear and DequantizeLinear stand, and which types they have.
 
 Those of a vendor lie in its folder. Source, for CPUs: the graphs that ONNX Runtime 1.31 makes of each form, and their
 times (benchmarks/README.md).

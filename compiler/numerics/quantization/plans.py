@@ -1,4 +1,4 @@
-"""Chooses grids: of data by the error behind the weights, of weights by the data that meet their error."""
+"""Chooses the quantisation grids of layers: for data by the error of results, for weights by data-weighted error."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

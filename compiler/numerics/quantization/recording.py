@@ -1,4 +1,4 @@
-"""Records on calibration streams what choices need: histograms and a few rows of what layers read.
+"""Records values of a graph on calibration streams, as histograms and a few rows, from which grids are chosen.
 
 Streams begin with empty caches and carry them from call to call: numbers drawn for caches show ranges that no call has.
 """

@@ -1,4 +1,4 @@
-"""Chooses a grid for every value of real numbers in a graph, for devices that compute everything on integers.
+"""Chooses a quantisation grid for every float value of a graph, for devices that compute only on integers.
 
     next_keys = Concat(keys, new)       one grid for all three, and for all calls where next_keys comes back as keys:
                                         what is moved, or carried to the next call, is rounded once

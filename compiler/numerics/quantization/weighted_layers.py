@@ -1,4 +1,4 @@
-"""Finds layers that can be computed on integers: products and convolutions of data with constant weights."""
+"""Finds layers that can be computed on integers: MatMuls and convolutions of data with constant weights."""
 
 import dataclasses
 from collections.abc import Iterator

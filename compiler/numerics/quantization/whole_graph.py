@@ -1,4 +1,4 @@
-"""Writes a whole graph on grids: every operator reads DequantizeLinear and is read by QuantizeLinear.
+"""Quantises a whole graph: puts QuantizeLinear and DequantizeLinear between all operators, and on constants.
 
     y = MatMul(x, W) + b   ->   DQ(Q(MatMul(DQ(Q(x)), DQ(W8)))) + DQ(b8), rounded again
 

@@ -1,4 +1,4 @@
-"""Writes quantised layers into a graph: QuantizeLinear and DequantizeLinear around products and convolutions.
+"""Writes quantised layers into a graph: QuantizeLinear and DequantizeLinear around MatMuls and convolutions.
 
     MatMul(x, W) + b  ->  MatMul(DQ(Q(x)), DQ(W8)) + b'
     Relu(Conv(x, W, b))  ->  DQ(Q(Relu(Conv(DQ(Q(x)), DQ(W8), DQ(b32)))))

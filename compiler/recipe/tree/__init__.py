@@ -1,1 +1,1 @@
-"""Reads a recipe as values with their lines, writes short forms out, and says what is wrong in its place."""
+"""Parses a recipe into values with line numbers, expands its short forms, and reports errors with their lines."""

@@ -1,4 +1,4 @@
-"""Works on a recipe's tree: finds the line of a key, checks for values left to fill in, changes one entry."""
+"""Finds the line of a key in a recipe's tree, refuses values left to fill in, and replaces single entries."""
 
 import dataclasses
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Writes a graph with several latencies as one graph for each, before the recipe is checked.
+"""Expands a graph with several latencies into one graph per latency, before the recipe is checked.
 
     encoder: {source: ..., latencies: {fast: {axes: {chunk: {fixed: 4}}}, exact: {axes: {chunk: {fixed: 16}}}}}
         ->  encoder_fast:  {source: ..., axes: {..., chunk: {fixed: 4}},  latency: {of: encoder, name: fast}}

@@ -1,4 +1,4 @@
-"""Reads YAML into a tree that keeps the line of every value, and refuses what reads differently from how it looks.
+"""Parses YAML into a tree with the line of every value, and refuses misleading spellings such as `010` for 8.
 
 Only data is accepted: no tags, anchors, aliases, merges or second documents, no duplicate keys, string keys only. Plain
 scalars follow YAML 1.1 as PyYAML does, except for spellings that say one thing and mean another (`010` is 8, `12:30` is

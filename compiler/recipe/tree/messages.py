@@ -1,4 +1,4 @@
-"""Writes the message of a failed check: `<file>:<line>: <key>: expected <E>, got <G>; <cure>`."""
+"""Writes the message of a failed recipe check: `<file>:<line>: <key>: expected <E>, got <G>; <cure>`."""
 
 import dataclasses
 import re

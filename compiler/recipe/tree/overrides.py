@@ -1,4 +1,4 @@
-"""Writes `--set path.to.key=value` into the recipe's tree; the record decides whether the key may be there."""
+"""Applies `--set path.to.key=value` to a recipe's tree; later checks decide whether the key is allowed."""
 
 import dataclasses
 

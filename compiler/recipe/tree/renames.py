@@ -1,4 +1,4 @@
-"""Replaces names that a recipe used to have by those that it has now; an old name is read for one version.
+"""Replaces outdated names in a recipe by the current ones; an old name is accepted for one version.
 
     data: {healing: {count: 200, ...}}    ->  data: {distillation: {count: 200, ...}}
 

@@ -1,4 +1,4 @@
-"""Write out the short forms of a recipe's tree before it is checked: name ranges, passes, targets, checkpoints.
+"""Expands the short forms of a recipe's tree before it is checked: name ranges, passes, targets, checkpoints.
 
     cache_{00..01}: {state: "next_{00..01}"}  ->  cache_00: {state: next_00}, cache_01: ...
     passes: [simplify, pad_axes: {fill: 0.0}]       ->  {name: simplify, options: {}}, {name: pad_axes, options: ...}

@@ -1,4 +1,4 @@
-"""The pipeline of a graph whose recipe lists no passes, and the word that stands for it."""
+"""Defines the standard passes, and inserts them where a recipe lists no passes or the word `standard`."""
 
 import dataclasses
 

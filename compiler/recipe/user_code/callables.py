@@ -1,4 +1,4 @@
-"""Resolves `package.module:callable` references of a recipe; their code runs with the user's rights."""
+"""Resolves and calls `package.module:callable` references of a recipe; the code runs with the user's rights."""
 
 import contextlib
 import functools

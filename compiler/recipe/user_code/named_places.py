@@ -1,4 +1,4 @@
-"""Checks that the files, modules and names in a recipe exist; modules are read, and no code of them runs."""
+"""Checks that the files, modules and names in a recipe exist, by reading modules without running their code."""
 
 import ast
 import typing

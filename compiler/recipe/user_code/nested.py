@@ -1,4 +1,4 @@
-"""Flattens arguments and results in lists, tuples, dictionaries and records, in which modules take and return caches.
+"""Converts between flat arrays and the nested containers in which modules take and return caches.
 
 inputs   x, caches.0.key, caches.0.value, caches.1.key, caches.1.value     as   forward(x, [Cache(a, b), Cache(c, d)])
 results  (y, [{"key": a, "value": b}, (c, d)])                             as   y, a, b, c, d

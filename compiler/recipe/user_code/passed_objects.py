@@ -1,4 +1,4 @@
-"""Passes Python objects of a caller to a build where a recipe names code, by a temporary module.
+"""Makes Python objects of a caller available where a recipe names code, through a temporary module.
 
 A recipe names code as `package.module:name`. What can be found by such a name keeps it; a module of the framework, or a
 function that was made at run time, is called `passed_objects:<where it was given>`.

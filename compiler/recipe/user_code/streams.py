@@ -1,4 +1,4 @@
-"""Draws the recipe's streams: generators of streams of feeds become checked lists, and their content a digest."""
+"""Draws the streams of a recipe from the user's generators, checks every feed, and hashes the content."""
 
 import hashlib
 import itertools

@@ -1,1 +1,1 @@
-"""ONNX files from outside: read with every check, brought to one opset, and refused where their size is the fault."""
+"""Reads ONNX files of unknown origin: checks their limits and content, and converts them to one opset."""

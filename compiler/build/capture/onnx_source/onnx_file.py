@@ -1,4 +1,4 @@
-"""Reads an ONNX file of unknown origin: checked, weights in memory, every node with a name and a source line."""
+"""Reads an ONNX file of unknown origin: checks it, loads its weights, and gives every node a name and a source line."""
 
 import itertools
 import re

@@ -1,4 +1,4 @@
-"""Refuses ONNX files on which a library would fail without a clear message, use up the memory, or never end."""
+"""Refuses ONNX files on which a library would fail without a clear message, exhaust the memory, or never end."""
 
 import math
 from collections.abc import Iterator

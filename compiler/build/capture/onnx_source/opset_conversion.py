@@ -1,6 +1,7 @@
-"""Raises a graph to an operator set that padding can write: Softmax(axis=1) of opset 11 is one over all axes from 1 on.
+"""Converts a graph to the opset that passes write, and restores the meaning of operators that changed between opsets.
 
 Passes insert operators as opset 18 spells them (axes as inputs, parts of shapes), so older graphs are converted first.
+Softmax(axis=1) of opset 11, for example, is computed over all axes from 1 on.
 """
 
 import onnx

@@ -1,4 +1,4 @@
-"""The gates: one file each, and one line here, in the order in which they run phase by phase and graph by graph."""
+"""Lists all gates in the order in which they run, and runs the gates of a phase."""
 
 import itertools
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Gate on rounding: time and size beside the same graph before the first pass that rounds."""
+"""Checks the time and size of a rounded graph relative to the same graph before the first pass that rounds."""
 
 import tempfile
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The gate on buckets: each answers every row as the smallest one does, beside random partners."""
+"""Checks that every bucket gives each row the results of the smallest bucket, beside random other rows."""
 
 from compiler.base.records.findings import Finding, at_most
 from compiler.build.verify.differences import Difference, class_words, percent, worst_of

@@ -1,4 +1,4 @@
-"""The gate on the size of the whole bundle and the time of a call."""
+"""Checks the size of the whole bundle and the time of a call against the recipe's budget."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""The gate on chunks of any length: a shorter one is answered as the original answers it, at its own length."""
+"""Checks that the graph answers chunks of every length as the original answers them at their own length."""
 
 import dataclasses
 import functools

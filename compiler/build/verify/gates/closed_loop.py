@@ -1,4 +1,4 @@
-"""Gate on an artefact in its vendor's simulator: chunks in a closed loop beside the original, past full caches.
+"""Runs an artefact in its vendor's simulator, chunk by chunk until past full caches, and compares it with the original.
 
 The artefact is what ships, executed by the executor of the runtime: its states go into its next call. The first and the
 last chunk are held to the limits of parity, because a stream may begin well and drift, and the other way round. Where

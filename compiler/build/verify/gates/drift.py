@@ -1,4 +1,4 @@
-"""The gate on the error of a stream, which must not grow over many chained calls of the smallest artefact.
+"""Checks that the error of a stream does not grow over many chained calls of the smallest artefact.
 
 The feeds are all verification streams, the longest first, one behind the other, and from the start again until there
 are enough; states are handed on throughout, also from one stream to the next. Until the caches are full errors grow by

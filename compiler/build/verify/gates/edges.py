@@ -1,4 +1,4 @@
-"""The gate on edge feeds, which every graph is to answer as the original does, with the same NaN and infinities."""
+"""Checks that every graph gives the original's results on edge feeds, with the same NaN and infinities."""
 
 from compiler.base.records.findings import Finding
 from compiler.build.verify.edge_agreement import EDGE_CURE, EdgeCase, agreement_words, limits_at_edges

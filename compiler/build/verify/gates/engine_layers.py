@@ -1,4 +1,4 @@
-"""Gate on a vendor's build of the graphs: it accepts them, and every node computes in the type that is planned.
+"""Checks that a vendor's builder accepts the graphs, and that every node computes in its planned type.
 
 It runs where there is a builder that needs no device. Its findings hold for that builder; the engine has not been run.
 """

@@ -1,4 +1,4 @@
-"""Gate on a target's forms: a graph that is rounded on purpose is no noisier with them than without.
+"""Checks that the variants of a target make a graph that is rounded on purpose no noisier.
 
 The same graph with variants and without rounds other values up and down, so that the two are as far from each other as
 either is from the original. Therefore both are compared with the original, on the same calls, and then their ratios of

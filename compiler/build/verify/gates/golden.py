@@ -1,4 +1,4 @@
-"""Gate on the written files: opened as a user opens them, they answer the golden feeds in every bucket."""
+"""Checks the written bundle: opens it as a user does, and compares its results on the golden feeds in every bucket."""
 
 from compiler.base.records.findings import Finding
 from compiler.build.verify.gate import Checked, Gate, Shipped

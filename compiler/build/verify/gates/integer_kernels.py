@@ -1,4 +1,4 @@
-"""Gate on quantised products: they run on integers in the graph that the runtime compiles.
+"""Checks that quantised MatMuls and convolutions run on integers in the graph that the runtime compiles.
 
 A pattern that the runtime does not recognise runs in float with roundings on top, slower than what it replaced.
 """

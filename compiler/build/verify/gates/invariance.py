@@ -1,4 +1,4 @@
-"""Gate on padding: padded slots, free rows and other rows change no bit of an output."""
+"""Checks that the contents of padded slots, free rows and other rows change no bit of an output."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""The gate on outputs and states beside the original's, over chained calls or whole utterances."""
+"""Checks that outputs and states agree with the original's, over chained calls or whole utterances."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Gate on wired graphs: the bundle's answers to one request beside those of the originals in turn."""
+"""Checks the results of a bundle's wired graphs against those of the originals run one after the other."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Finding on the length of streams: a table that is looked up by a count may end; it fails no build."""
+"""Reports after how many calls of a stream a count passes the end of a lookup table; this fails no build."""
 
 from compiler.base.records.findings import Finding
 from compiler.build.verify.gate import Checked, Gate, Shipped

@@ -1,4 +1,4 @@
-"""Gate on the task: real recordings, decoded from the original's outputs and from the bundle's."""
+"""Decodes recordings with the original and with the bundle, and checks the increase of the task metric."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,1 +1,1 @@
-"""`build.py init`: a recipe to start from, and feeds for it, guessed from a model."""
+"""Implements `build.py init`: guesses a recipe to start from, and feeds for it, from a model."""

@@ -1,4 +1,4 @@
-"""Finds the inputs and results of a factory's module: names of `forward`, sizes that the caller gives, a few runs.
+"""Finds the inputs and outputs of a factory's module from `forward`, the caller's sizes, and a few runs.
 
 A size of an output is an axis, and maybe something more, if it follows that axis one by one when the input grows.
 """

@@ -1,4 +1,4 @@
-"""`build.py init MODEL.onnx|module:factory`: a recipe to start from, and feeds for it, guessed from the model.
+"""Implements `build.py init MODEL.onnx|module:factory`: writes a recipe and feeds that are guessed from the model.
 
 Nothing is ever overwritten. What could not be guessed is a marked TODO, at which `build.py check` points.
 """

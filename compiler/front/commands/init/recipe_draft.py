@@ -1,4 +1,4 @@
-"""Drafts a recipe for a model from names, sizes and types; every guess is written with its reason.
+"""Drafts a recipe from the names, sizes and types of a model's inputs and outputs, with a reason for every guess.
 
 A build proves or refuses whatever is written here, so a wrong guess costs a look and no wrong bundle.
 """

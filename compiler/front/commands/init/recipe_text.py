@@ -1,4 +1,4 @@
-"""Writes a draft as the text of a recipe and of the module with its feeds; every guess is marked."""
+"""Writes a drafted recipe as YAML, and the module with its feeds as Python; every guess is marked."""
 
 import json
 import re
