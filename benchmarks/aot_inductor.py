@@ -3,7 +3,7 @@
     .venv/bin/python -m benchmarks.aot_inductor --recipe cpu.yaml
     .venv/bin/python -m benchmarks.aot_inductor --recipe cpu.yaml --rows 1 16 --rounds 30
 
-The rewritten graph is computed by operators of torch (compiler/targets/torch_graphs), exported, compiled ahead of time
+The rewritten graph is computed by operators of torch (compiler/graph/torch_graphs), exported, compiled ahead of time
 into a library, and loaded from it. Beside it stand the same graph in ONNX Runtime, with the variants of the target, and
 the operators of torch one by one. All run one call on full windows, one thread, in one process, in turns; ratios are to
 ONNX Runtime on the plain graph, per round: median (10th..90th percentile). The compiler needs a C++ compiler.
@@ -35,11 +35,11 @@ from compiler.build.report.progress import Progress
 from compiler.build.verify.speed import full_feeds
 from compiler.graph.runners.paired_rounds import Rounds
 from compiler.graph.stages import Array, Lowered
+from compiler.graph.torch_graphs.module import GraphModule
 from compiler.recipe.load import load_recipe
 from compiler.targets.base import Emitted
 from compiler.targets.onnx_static import OnnxStatic
 from compiler.targets.static_graphs import prepare_static
-from compiler.targets.torch_graphs.module import GraphModule
 
 PLAIN = "ONNX Runtime"
 

@@ -18,11 +18,11 @@ import numpy as np
 import safetensors.torch
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from compiler.compression.batches import Batch, Batches
 from compiler.compression.tied_weights import Tie
 from compiler.graph.stages import Array, Feed
+from compiler.graph.torch_graphs.distance import divergence, noise_share
 from compiler.recipe.user_code.nested import arguments_of, leaves_of
 
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")
@@ -106,12 +106,10 @@ def distance(student: Answers, teacher: Answers, batch: Batch, training: Trainin
     for got, wanted, axis in zip(student.to(batch), right, student.along, strict=True):
         counted = _counted(wanted, axis, batch, training.skipped)
         if training.classes:
-            logs = functional.log_softmax(wanted, dim=-1)
-            apart = (logs.exp() * (logs - functional.log_softmax(got, dim=-1))).sum(dim=-1)
+            apart = divergence(got, wanted)
             total = total + (apart * counted[..., 0]).sum() / counted[..., 0].expand_as(apart).sum().clamp(min=1)
         else:
-            power = (wanted.square() * counted).sum().clamp(min=torch.finfo(wanted.dtype).tiny)
-            total = total + ((got - wanted).square() * counted).sum() / power
+            total = total + noise_share(got, wanted, counted)
     return total
 
 

@@ -25,7 +25,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from compiler.base.records.compression import Compression, Cut, Point
+from compiler.base.interruption import shielded
+from compiler.base.records.compression import Compression, Cut, Point, Training
 from compiler.calib.noise import decibels
 from compiler.calib.watched_streams import calibration_of, noise_between, run_streams
 from compiler.errors import Location, RecipeError, Refused
@@ -35,6 +36,7 @@ from compiler.graph.runners.stream import mapped
 from compiler.graph.stages import Array as Numbers
 from compiler.graph.stages import Feed, Lowered, Outcome, Refusal
 from compiler.numerics.precision.pin_patterns import pinned_by
+from compiler.passes.freeze_axes import FreezeAxes
 from compiler.proof.propagation.rows_alone import prove_rows
 from compiler.rewriting.least_squares import Array, output_moments, refitted
 from compiler.rewriting.pruning.channel_moments import channel_moments
@@ -49,10 +51,16 @@ PROBE_CALLS = 16
 """Calls, from the start of the longest stream, on which it is measured how much of an error the results show."""
 
 ATTEMPTS = 3
-"""Choices, each smaller by what the measured time was too long: times of parts do not add up to the whole exactly."""
+"""Choices, each by as much smaller or larger as the measured time was off: parts do not add up to the whole exactly."""
 
 SLACK = 0.01
 """By which the measured time may lie above the wanted one: two equal graphs differ by that much."""
+
+NEAR = 0.03
+"""By which it may lie below without another choice that takes less out."""
+
+UNITS = {"classes": "nats", "numbers": "of the power"}
+"""Of the distance that a training makes smaller, by what the outputs are."""
 
 SHOWN_REASONS = 6
 """Products of which a refusal says why nothing can be taken out; the others are like them."""
@@ -66,11 +74,21 @@ class Compress:
         time: of one call of one row, as a share of what it takes before, above 0 and below 1.
         tile: numbers of channels that stay are multiples of it.
         keep: products whose channels all stay: names with wildcards, `op:MatMul`, `scope:layers.0`.
+        train_minutes: most minutes for which the weights that are left are trained, by the clock; 0 trains nothing.
+        updates: most updates of that training.
+        answers: what the outputs are: `classes`, scores along the last axis; or `numbers`.
+        rate: highest learning rate.
+        seed: of the order of the streams.
     """
 
     time: float = 0.8
     tile: int = 16
     keep: tuple[str, ...] = ()
+    train_minutes: float = 0.0
+    updates: int = 100_000
+    answers: str = "numbers"
+    rate: float = 1e-4
+    seed: int = 1
 
     name: ClassVar[str] = "compress"
     lossy: ClassVar[bool] = True
@@ -83,21 +101,34 @@ class Compress:
             raise RecipeError(f"time: expected a share above 0 and below 1, got {self.time}", cure="change the value")
         if self.tile < 1:
             raise RecipeError(f"tile: expected 1 or more, got {self.tile}", cure="change the value")
+        if self.answers not in UNITS:
+            got = f"expected one of {sorted(UNITS)}, got {self.answers!r}"
+            raise RecipeError(f"answers: {got}", cure="change the value")
+        for option, least in (("train_minutes", self.train_minutes), ("updates", self.updates), ("rate", self.rate)):
+            if least < 0 or (option != "train_minutes" and least == 0):
+                raise RecipeError(f"{option}: expected more than 0, got {least}", cure="change the value")
 
     def apply(self, lowered: Lowered) -> Outcome:
         """Take channels out until a call is as fast as wanted; see the module docstring.
 
         Raises:
-            Refused: there are no calibration data, no channels can be taken out, or too few for the time.
+            Refused: there are no calibration data, no channels can be taken out, or too few for the time; or the graph
+                is to be trained and cannot be.
             RecipeError: `keep` names no product.
         """
         graphs.infer_shapes(lowered.model)
         if stamped(lowered.model, self.name):
             return Outcome(lowered)
+        if self.train_minutes > 0 and lowered.padded_axes:
+            raise Refused(
+                "expected calls of one size to train on, got rows or chunks with lengths of their own",
+                cure="train nothing: leave train_minutes out",
+            )
         axes, refused = self._axes(lowered)
         streams = calibration_of(lowered, otherwise=f"leave {self.name} out").streams
         cutting = _Cutting(self, lowered, axes, streams)
         choice, after, cuts, ratio = cutting.within_time()
+        training = self._train(lowered, after, streams) if self.train_minutes > 0 else None
         noises = noise_between(lowered, after, streams)
         noise = max(noises[name] for name in lowered.data_outputs)
         proof = () if after.batch_axis is None else (prove_rows(after),)
@@ -113,9 +144,26 @@ class Compress:
             detail=(
                 f"{measured.time:.2f} of the time, {last.time:.2f} predicted, {self.time:g} wanted; results "
                 f"{measured.noise_db:.1f} dB, {last.noise_db:.1f} dB predicted; channels {channels[0]} -> {channels[1]}"
+                f"{_words(training)}"
             ),
-            compression=Compression(tuple(cuts), predicted, measured),
+            compression=Compression(tuple(cuts), predicted, measured, training),
         )
+
+    def _train(self, lowered: Lowered, after: Lowered, streams: Sequence[Sequence[Feed]]) -> Training:
+        """Train the weights that are left to answer what the graph before answers; in place."""
+        with shielded():  # a signal in the middle of importing the framework would end the process without a word
+            from compiler.rewriting.pruning.distillation import Schedule, distill
+
+        schedule = Schedule(
+            60 * self.train_minutes, self.updates, self.rate, self.seed, classes=self.answers == "classes"
+        )
+        distilled = distill(lowered, after, _frozen, streams, schedule)
+        insert = graphs.Inserter(after.model, self.name)
+        for name, array in distilled.weights.items():
+            old = after.model.graph.initializers[name]
+            graphs.take_over(after.model, old, insert.constant(array, f"{name}_trained"))
+        graphs.prune(after.model)
+        return Training(distilled.curve, UNITS[self.answers], distilled.seconds)
 
     def _axes(self, lowered: Lowered) -> tuple[list[InnerAxis], list[Refusal]]:
         """Return the axes that may lose channels, and why those of other products may not.
@@ -147,6 +195,20 @@ class Compress:
         return free, refused
 
 
+def _frozen(lowered: Lowered, rows: int) -> Lowered:
+    """Return a copy of a graph for a number of rows."""
+    copy = dataclasses.replace(lowered, model=graphs.clone(lowered.model))
+    return FreezeAxes(() if copy.batch_axis is None else ((copy.batch_axis, rows),)).apply(copy).lowered
+
+
+def _words(training: Training | None) -> str:
+    """Return what a training has come to as text; empty without one."""
+    if training is None:
+        return ""
+    first, nearest = training.curve[0][1], min(distance for _, distance in training.curve)
+    return f"; trained {training.curve[-1][0]} updates: {first:.3g} -> {nearest:.3g} {training.unit}, on streams apart"
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Axis:
     """What is known of the channels of one product.
@@ -174,6 +236,7 @@ class _Cutting:
     ) -> None:
         self.options, self.lowered, self.streams = options, lowered, streams
         self.values = self._values(axes)
+        self.whole = call_of(lowered.model, self.values)
         moments = channel_moments(lowered, axes, streams)
         times = ChannelTimes(lowered, self.values, options.tile, options.name)
         self.axes = [self._measured(axis, moments[axis.name], times) for axis in axes]
@@ -181,32 +244,59 @@ class _Cutting:
     def within_time(self) -> tuple[Choice, Lowered, list[Cut], float]:
         """Return a choice that is fast enough, the graph with it, its cuts, and its time as a share of that before.
 
+        Of several choices that are, the one whose time is longest: it has lost least.
+
         Raises:
             Refused: there is none; the message says what the nearest one takes, and what it costs.
         """
-        whole = call_of(self.lowered.model, self.values)
-        (seconds,) = seconds_of([whole])
-        offered = {each.axis.name: each.options for each in self.axes}
-        aim, nearest = self.options.time, ""
+        offered, seconds = self._offered()
+        wanted = aim = self.options.time
+        enough: tuple[Choice, Lowered, list[Cut], float] | None = None
+        nearest = ""
         for _ in range(ATTEMPTS):
             choice = choose(offered, seconds, aim)
             last = choice.points[-1]
             if last.time > aim:
                 nearest = nearest or f"{last.time:.2f} at {decibels(last.loss):.1f} dB, both predicted, with everything"
                 break
-            after, cuts = self._cut(choice)
-            fed = mapped(after.state_maps[len(self.lowered.state_maps) :], self.values)
-            took, before = seconds_of([call_of(after.model, fed), whole])
-            ratio = took / before
-            if ratio <= self.options.time + SLACK:
-                return choice, after, cuts, ratio
+            after, cuts = self._cut(choice.options)
+            ratio, _ = self._timed(after)
+            if ratio <= wanted + SLACK and (enough is None or ratio > enough[3]):
+                enough = choice, after, cuts, ratio
+            if wanted - NEAR <= ratio <= wanted + SLACK:
+                break
             nearest = f"{ratio:.2f}, measured, at {decibels(last.loss):.1f} dB, predicted,"
-            aim -= ratio - self.options.time
-        raise Refused(
-            f"expected channels to take out until a call takes {self.options.time:g} of its time, got {nearest} that "
-            "may be taken out",
-            cure="allow more time, keep less, choose a smaller tile, or list passes that save time in another way",
-        )
+            aim = min(aim + wanted - ratio, (1 + wanted) / 2)
+        if enough is None:
+            raise Refused(
+                f"expected channels to take out until a call takes {wanted:g} of its time, got {nearest} that may be "
+                "taken out",
+                cure="allow more time, keep less, choose a smaller tile, or list passes that save time in another way",
+            )
+        return enough
+
+    def _offered(self) -> tuple[Mapping[str, Sequence[Option]], float]:
+        """Return what every axis offers, and the seconds of a call before.
+
+        Times of parts are scaled so that all of them together save what the graph saves: a part that is run alone finds
+        its weights in the caches of the processor, which in the graph it does not.
+        """
+        smallest = {known.axis.name: known.options[-1] for known in self.axes if known.options}
+        trial, _ = self._cut(smallest, refits=False)
+        ratio, seconds = self._timed(trial)
+        parts = sum(option.seconds for option in smallest.values())
+        scale = max(1.0 - ratio, 0.0) * seconds / max(parts, 1e-12)
+        offered = {
+            known.axis.name: [dataclasses.replace(each, seconds=scale * each.seconds) for each in known.options]
+            for known in self.axes
+        }
+        return offered, seconds
+
+    def _timed(self, after: Lowered) -> tuple[float, float]:
+        """Return the time of a call as a share of that of the graph before, and that in seconds; run in turns."""
+        fed = mapped(after.state_maps[len(self.lowered.state_maps) :], self.values)
+        took, before = seconds_of([call_of(after.model, fed), self.whole])
+        return took / before, before
 
     def _values(self, axes: Sequence[InnerAxis]) -> dict[str, Numbers]:
         """Return what all inputs, and all values that channels are computed from, are in the last probed call."""
@@ -250,12 +340,17 @@ class _Cutting:
         graphs.infer_shapes(lowered.model)
         return axis, weights
 
-    def _cut(self, choice: Choice) -> tuple[Lowered, list[Cut]]:
-        """Return the graph with a choice, each product fitted to what it is fed behind the cuts in front of it."""
+    def _cut(self, options: Mapping[str, Option], *, refits: bool = True) -> tuple[Lowered, list[Cut]]:
+        """Return the graph with some numbers of entries, each product fitted to what the cuts in front of it feed it.
+
+        Args:
+            options: by axis; the others stay as they are.
+            refits: whether products are fitted; else the time of the graph alone is of use.
+        """
         lowered = dataclasses.replace(self.lowered, model=graphs.clone(self.lowered.model))
         cuts, states = list[Cut](), dict[str, list[KeptAlong]]()
         for known in self.axes:
-            option, source = choice.options.get(known.axis.name), graphs.source_of(known.axis.product)
+            option, source = options.get(known.axis.name), graphs.source_of(known.axis.product)
             before = len(known.axis.weights)
             if option is None:
                 cuts.append(Cut(known.axis.name, source, before, before))
@@ -265,7 +360,7 @@ class _Cutting:
                 kept = known.axis.indices(left.kept, self.values[str(value.name)].shape[along])
                 states.setdefault(str(value.name), []).append((along, kept))
             axis, weights = self._write(lowered, known, option.entries)
-            error = self._refit(lowered, axis, weights)
+            error = self._refit(lowered, axis, weights) if refits else 0.0
             figures = [decibels(share) for share in (left.share, error**2, option.loss)]
             after = option.entries * known.axis.block
             cuts.append(Cut(known.axis.name, source, before, after, 1e3 * option.seconds, *figures))

@@ -148,7 +148,8 @@ WINGS = (
     Wing("base", (), RUNTIME,
          ("interruption", "did_you_mean", "garbage_collection", "records", "errors", "pieces", "cache")),
     Wing("graph", ("base",), (*STATES, "runtime_lite.executors.heap"),
-         ("operators", "sizes", "stages", "model", "axis_map", "operator_costs", "runners", "spec", "lengths")),
+         ("operators", "sizes", "stages", "model", "axis_map", "operator_costs", "runners", "spec", "lengths",
+          "torch_graphs")),
     Wing("proof", ("base", "graph"), STATES,
          ("facts", "rules", "coverage", "propagation", "padding", "batching", "derivation")),
     Wing("states", ("base", "graph", "proof"), STATES,
@@ -350,9 +351,11 @@ FRAMEWORK_FILES = (
     "compiler/build/capture/traced_recurrences.py",
     "compiler/build/capture/unsteady_original.py",
     "compiler/compression/training.py",
+    "compiler/rewriting/pruning/distillation.py",
     "compiler/targets/ethos_u/worker.py",
-    "compiler/targets/torch_graphs/module.py",
-    "compiler/targets/torch_graphs/operators.py",
+    "compiler/graph/torch_graphs/distance.py",
+    "compiler/graph/torch_graphs/module.py",
+    "compiler/graph/torch_graphs/operators.py",
 )
 """After capture nothing knows torch."""
 

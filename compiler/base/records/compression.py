@@ -48,6 +48,21 @@ class Point:
 
 
 @dataclasses.dataclass(frozen=True)
+class Training:
+    """Weights that were trained behind the cut.
+
+    Attributes:
+        curve: updates made, and the distance of the answers from the original's on streams that nothing was trained on.
+        unit: of the distance, as in `nats`.
+        seconds: that it took.
+    """
+
+    curve: tuple[tuple[int, float], ...]
+    unit: str
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
 class Compression:
     """Everything that was taken out of one graph.
 
@@ -55,11 +70,13 @@ class Compression:
         cuts: one for each product whose channels could be taken out, in the order of the graph.
         predicted: the way to the choice, each step smaller and faster than the one in front; the last is the choice.
         measured: the choice.
+        training: of the weights that are left; None where nothing was trained.
     """
 
     cuts: tuple[Cut, ...]
     predicted: tuple[Point, ...]
     measured: Point
+    training: Training | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the record as plain data."""
@@ -72,4 +89,10 @@ def compression_of(content: Mapping[str, Any]) -> Compression:
         tuple(Cut(**cut) for cut in content["cuts"]),
         tuple(Point(**point) for point in content["predicted"]),
         Point(**content["measured"]),
+        None if content["training"] is None else _training_of(content["training"]),
     )
+
+
+def _training_of(content: Mapping[str, Any]) -> Training:
+    curve = tuple((int(update), float(distance)) for update, distance in content["curve"])
+    return Training(curve, content["unit"], content["seconds"])

@@ -330,6 +330,11 @@ def _compression(report: BuildReport) -> Iterator[str]:
             "source",
         ]
         yield table(columns, map(_cut_row, stage.compression.cuts))
+        if (training := stage.compression.training) is not None:
+            minutes = f"{training.seconds / 60:.1f} minutes"
+            yield f'<p class="soft">Answers on streams that nothing was trained on, {minutes}.</p>'
+            rows = ((str(update), f"{distance:.4g}") for update, distance in training.curve)
+            yield table(["[updates]", f"[apart, {training.unit}]"], rows)
 
 
 def _cut_row(cut: Cut) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ def require_taken(lowered: Lowered) -> None:
                     stage=STAGE, graph=graph, node=str(node.name), op=node.op_type, source=graphs.source_of(node)
                 ),
             )
-    from compiler.targets.torch_graphs.operators import refused_nodes  # it loads the framework
+    from compiler.graph.torch_graphs.operators import refused_nodes  # it loads the framework
 
     for node in refused_nodes(device):
         raise Refused(

@@ -256,7 +256,7 @@ def _write_sides(bundle: Path, graph: str, program: Mapping[str, Any], scratch: 
     limits = {name: Limits(**each) for name, each in program["limits"].items()}
     sides = sides_of_model(ir.load(bundle / program["graph"]), limits, program["lengths"])
     stem = Path(program["graph"]).stem
-    from compiler.targets.torch_graphs.module import export_module  # it loads the framework
+    from compiler.graph.torch_graphs.module import export_module  # it loads the framework
 
     module = scratch / f"{stem}.pt2"
     export_module(sides.device, graph, module)

@@ -1,6 +1,7 @@
 """compress: channels taken out until a call takes a share of its time."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,14 +13,15 @@ from compiler.calib.watched_streams import noise_between
 from compiler.errors import RecipeError, Refused
 from compiler.graph import model as graphs
 from compiler.graph.runners.structure import is_same
-from compiler.graph.stages import Lowered, Outcome
+from compiler.graph.stages import Lowered, Outcome, PaddedAxis
 from compiler.passes import compress
 from compiler.passes.compress import Compress
 from compiler.rewriting.pruning import channel_times
 from compiler.rewriting.pruning.inner_axes import inner_axes
 from compiler.rewriting.pruning.kept_entries import KeptEntries
+from tests.kit.calibration import with_streams
 from tests.kit.contract import verify_pass
-from tests.kit.graphs import copy_of
+from tests.kit.graphs import copy_of, feeds_of
 from tests.kit.pruning import HEADS, SIZE, attending, weigh_graphs
 from tests.kit.quantization import HIDDEN, speech, streams
 
@@ -138,10 +140,16 @@ def test_without_calibration_data_it_is_refused() -> None:
         Compress(tile=4).apply(dataclasses.replace(speech(), calibration=None))
 
 
-@pytest.mark.parametrize("options", [{"time": 0.0}, {"time": 1.0}, {"time": -2.0}, {"tile": 0}])
-def test_options_out_of_range(options: dict[str, float]) -> None:
-    with pytest.raises(RecipeError, match=r"(time|tile): expected .*, got "):
-        Compress(**options)  # type: ignore[arg-type]
+WRONG = (
+    {"time": 0.0}, {"time": 1.0}, {"time": -2.0}, {"tile": 0}, {"rate": 0.0}, {"updates": 0}, {"train_minutes": -1.0},
+    {"answers": "words"},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("options", WRONG, ids=str)
+def test_options_out_of_range(options: dict[str, Any]) -> None:
+    with pytest.raises(RecipeError, match=r"(time|tile|rate|updates|train_minutes|answers): expected .*, got "):
+        Compress(**options)
 
 
 def test_the_original_graph_stays_as_it_was() -> None:
@@ -170,3 +178,25 @@ def test_a_head_that_says_what_another_one_says_goes_without_loss() -> None:
     graph = attending({name: array for name, array in weights.items() if array.dtype == np.float32})
     outcome = Compress(time=0.85, tile=1).apply(copy_of(graph))
     assert outcome.compression is not None and outcome.compression.measured.noise_db > 60
+
+
+def test_training_behind_the_cut_brings_the_answers_nearer() -> None:
+    graph = with_streams(attending(), *([dict(feed) for feed in feeds_of(attending(), 8, seed=at)] for at in range(6)))
+    plain, trained = (
+        Compress(time=0.7, tile=1, train_minutes=minutes, updates=60, rate=3e-3).apply(copy_of(graph))
+        for minutes in (0.0, 10.0)
+    )
+    assert plain.compression is not None and trained.compression is not None
+    assert plain.compression.training is None
+    training = trained.compression.training
+    assert training is not None and training.unit == "of the power" and training.curve[-1][0] == 60
+    assert min(distance for _, distance in training.curve) < training.curve[0][1]
+    assert trained.compression.measured.noise_db > plain.compression.measured.noise_db
+    assert "; trained 60 updates: " in trained.detail
+    assert cuts_of(trained) == cuts_of(plain)
+
+
+def test_nothing_is_trained_where_calls_have_lengths_of_their_own() -> None:
+    varied = dataclasses.replace(speech(), padded_axes=(PaddedAxis("time", "time_length"),))
+    with pytest.raises(Refused, match="calls of one size to train on"):
+        Compress(time=0.9, tile=4, train_minutes=1.0).apply(copy_of(varied))

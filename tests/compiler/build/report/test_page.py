@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compiler.base.records.build_report import BuildReport, EngineRow, Failure, SpeedRow, StageReport
-from compiler.base.records.compression import Compression, Cut, Point
+from compiler.base.records.compression import Compression, Cut, Point, Training
 from compiler.base.records.drift_curves import DriftCurve
 from compiler.base.records.findings import Finding, at_most
 from compiler.base.records.precision import Pin, TensorRange
@@ -23,6 +23,7 @@ COMPRESSION = Compression(
     (Cut("reduce_7", "m.py:9 in forward", 64, 48, 0.25, 31.5, 33.0, 28.1),),
     (Point(1.0, 300.0), Point(0.8, 28.1)),
     Point(0.79, 27.0),
+    Training(((0, 0.3125), (40, 0.125)), "nats", 90.0),
 )
 REPORT = BuildReport(
     recipe="recipes/cpu.yaml",
@@ -66,6 +67,7 @@ def test_every_figure_is_on_the_page() -> None:
     said = words_of(report_page(REPORT, {"": [FIGURES]}))
     for words in (
         "0.79 of the time, 27.0 dB",
+        "1.5 minutes. updates apart, nats 0 0.3125 40 0.125",
         "reduce_7 64 48 0.250 31.5 33.0 28.1 m.py:9 in forward",
         "tiny-cpu",
         "recipes/cpu.yaml",

@@ -5,7 +5,7 @@
 Exported, the module is a flat list of torch operators in the order of the graph's nodes; weights are its buffers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import onnx_ir as ir
@@ -16,7 +16,7 @@ from torch.fx import traceback
 from compiler.errors import Refused
 from compiler.graph import model as graphs
 from compiler.graph.spec import check_static
-from compiler.targets.torch_graphs.operators import CURE, TYPES, compute, refused_nodes
+from compiler.graph.torch_graphs.operators import CURE, TYPES, compute, refused_nodes
 
 NODE = "node"
 """Under this key the operators of an exported module have, in their `custom` metadata, the name of their node."""
@@ -28,12 +28,16 @@ class GraphModule(nn.Module):
     Args:
         model: a static graph; it must not change while the module lives.
         name: the graph's name, for messages.
+        trained: names of the constants that are parameters; the others are buffers.
+
+    Attributes:
+        trained: these parameters, by the name of the constant.
 
     Raises:
         Refused: a dimension stays symbolic, or an operator or type has no counterpart in torch.
     """
 
-    def __init__(self, model: ir.Model, name: str) -> None:
+    def __init__(self, model: ir.Model, name: str, trained: Collection[str] = ()) -> None:
         super().__init__()
         check_static(model, name)
         unknown = {node.op_type for node in refused_nodes(model)}
@@ -42,12 +46,19 @@ class GraphModule(nn.Module):
                 f"graph {name}: expected operators that torch computes, got {', '.join(sorted(unknown))}", cure=CURE
             )
         self._model, self._buffers_of = model, dict[ir.Value, str]()
+        parameters = dict[str, nn.Parameter]()
         for value in _constants(model):
             buffer = f"weight_{len(self._buffers_of)}"
             array = graphs.array_of(value)
             assert array is not None
-            self.register_buffer(buffer, torch.from_numpy(array.copy()))
+            tensor = torch.from_numpy(array.copy())
+            if value.name in trained:
+                parameters[str(value.name)] = nn.Parameter(tensor)
+                self.register_parameter(buffer, parameters[str(value.name)])
+            else:
+                self.register_buffer(buffer, tensor)
             self._buffers_of[value] = buffer
+        self.trained: Mapping[str, nn.Parameter] = parameters
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Return the outputs of the graph.

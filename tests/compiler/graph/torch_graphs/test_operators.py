@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from compiler.errors import Refused
-from compiler.targets.torch_graphs.module import GraphModule, example_inputs
-from compiler.targets.torch_graphs.operators import RULES, refused_nodes
+from compiler.graph.torch_graphs.module import GraphModule, example_inputs
+from compiler.graph.torch_graphs.operators import RULES, refused_nodes
 from tests.compiler.graph.test_axis_map import OPERATORS, texts
 from tests.kit.graphs import parse
 from tests.kit.whole_sequences import session

@@ -9,10 +9,10 @@ import torch
 
 from compiler.errors import Refused
 from compiler.graph import model as graphs
+from compiler.graph.torch_graphs.module import NODE, GraphModule, example_inputs, export_module
 from compiler.passes.freeze_axes import FreezeAxes
 from compiler.passes.pad_axes import PadAxes
 from compiler.passes.window_states import WindowStates
-from compiler.targets.torch_graphs.module import NODE, GraphModule, example_inputs, export_module
 from tests.kit.graphs import copy_of, parse, streaming
 from tests.kit.whole_sequences import session
 
@@ -75,3 +75,12 @@ def test_a_weight_of_full_size_is_handed_on_as_it_is() -> None:
     model = parse(text)
     exported = torch.export.export(GraphModule(model, "net"), example_inputs(model))
     assert "expand" not in str(exported.graph)
+
+
+def test_constants_that_are_named_are_trained() -> None:
+    text = """(float[2,3] x) => (float[2,3] y) <float[3] w = {1, 2, 3}, float[3] b = {0, 0, 0}>
+        { h = Mul(x, w)  y = Add(h, b) }"""
+    module = GraphModule(parse(text), "net", trained=["w"])
+    assert list(module.trained) == ["w"] and [*module.parameters()] == [module.trained["w"]]
+    module(torch.full((2, 3), 2.0))[0].sum().backward()
+    assert module.trained["w"].grad is not None and module.trained["w"].grad.tolist() == [4.0, 4.0, 4.0]
