@@ -1,1 +1,1 @@
-"""Replays certificates step by step on small tensors, with no code of the prover."""
+"""Replays certificates step by step on small tensors, and shares no code with the prover."""

@@ -1,4 +1,4 @@
-"""Checks a certificate by replaying every step of it, with nothing of the prover: only its records and two graphs.
+"""Checks a certificate by replaying every step on the graphs before and after padding, with no code of the prover.
 
 The graph before and after padding and the certificate go in. The checker takes no rule on trust:
 

@@ -1,4 +1,4 @@
-"""Comparison of a padded step with the rows alone, and of one record with another."""
+"""Compares the result of a padded step with the result of each row alone, and one record's facts with another's."""
 
 from collections.abc import Sequence
 

@@ -1,7 +1,7 @@
-"""Steps in double precision: where the row alone is another number there, it is rounding, and refutes nothing.
+"""Reruns a step in double precision, to tell differences that rounding causes from those that padding causes.
 
-The variance of equal entries is the case in point: nought in exact numbers, and of -1e30, which masks fill in, whatever
-the order of a sum in single precision makes of it. A comparison of two such results shows nothing about padding.
+An example is the variance of equal entries: it is 0 in exact numbers, but for entries of -1e30, which masks fill in, it
+depends on the order of a sum in single precision. A comparison of two such results shows nothing about padding.
 """
 
 from collections.abc import Mapping, Sequence

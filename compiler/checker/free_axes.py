@@ -1,9 +1,9 @@
-"""Axes that are as long in both programs: how long they have to be for the original to run at all.
+"""Finds the smallest size of the axes that are not padded at which the original graph runs.
 
     z[:, other, 4], 5-tap convolution over other      runs from other = 5 on, however long the padded inputs are
 
-Of shorter ones nothing is claimed, so steps are not compared there. Where longer padded inputs help, the free axis is
-not to blame: then the shortest padded length was claimed wrongly, and that is judged as it stands.
+For smaller sizes nothing is claimed, so steps are not compared there. Where longer padded inputs make the original run,
+the free size is accepted: the claimed shortest padded length is too small then, and is checked as it stands.
 """
 
 from collections.abc import Callable, Mapping, Sequence, Set

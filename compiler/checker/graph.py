@@ -1,4 +1,4 @@
-"""A graph by names, and parts of it that run by themselves."""
+"""Reads an ONNX graph by value names, and runs selected nodes of it on their own."""
 
 import dataclasses
 import functools

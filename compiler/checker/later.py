@@ -1,4 +1,4 @@
-"""Compares a graph that answers later with the graph of which these are the answers.
+"""Checks that a graph with delayed outputs returns the outputs of the graph without delay, some frames later.
 
 The checker knows no rule of what wrote it. It runs both on sequences of several lengths: the later one is fed the same
 frames, then as many others, and a mark of 1 for every frame and of 0 for the others. Its answers are zeros, then those

@@ -1,4 +1,4 @@
-"""Runs the original at the shortest certified lengths, and requires finite results of values computed from lengths."""
+"""Checks that the original runs at the shortest certified lengths and that values computed from lengths are finite."""
 
 import contextlib
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Checks, with the record of the pass alone, the values that a graph computes only in the first call of a stream.
+"""Checks a pass's record of the values that a graph computes only in the first call of a stream and then keeps.
 
 The record names the inputs that a stream is fed alike in every call, and per value that is kept the state that carries
 it and what stands in its place. Nothing of it is taken on trust:

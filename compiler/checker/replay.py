@@ -1,4 +1,4 @@
-"""Runs steps of a certificate again: unpadded row by row and padded with all rows at once, on the worst values."""
+"""Replays steps of a certificate on the worst values: each row alone without padding, and all rows together padded."""
 
 import contextlib
 import math

@@ -1,7 +1,7 @@
-"""Computes a digest of everything that a run of a step depends on, so that equal runs are made once.
+"""Computes a digest of everything that the replay of a step depends on, so that equal replays run only once.
 
-What is drawn hangs on nothing else, so that a run which is the same to the last weight ends as it did before, whichever
-certificate it is of: several passes in a row prove anew what most of them have left as it was.
+Random values come from fixed seeds, so a replay with an equal digest ends as the first one did, also for another
+certificate: several passes in a row prove again the steps that most of them leave unchanged.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Computes which slots of a value belong to a row and are valid, for given lengths, from a certificate's record."""
+"""Computes which slots of a value belong to each row and are valid, from a certificate's record and given lengths."""
 
 import ast
 import dataclasses

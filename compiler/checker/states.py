@@ -1,4 +1,4 @@
-"""Counts the newest frames that a state keeps: never fewer than the length that the next call reads.
+"""Checks that a state keeps at least as many of the newest frames as the next call reads.
 
 A certificate names, for every state along a cache, its input, its output, and the frames that a call adds. After a call
 min(cached + added, slots) frames are counted as valid. So many must leave in the last slots, zeros in front of them.

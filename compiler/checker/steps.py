@@ -1,4 +1,4 @@
-"""Replays the certificate of derived steps: the whole graph beside the derived one, value by value, call by call.
+"""Replays the certificate of derived steps: compares the whole and the derived graph value by value, call by call.
 
 The checker knows no rule of what derived them. It runs the whole graph on sequences that the axis names allow, and the
 derived one on the same sequences, cut into calls of random lengths, with caches that it keeps itself:

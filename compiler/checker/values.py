@@ -1,4 +1,4 @@
-"""Draws the worst values that a fact allows, and checks whether values satisfy a fact."""
+"""Draws the most adverse values that a fact allows, and checks whether given values satisfy a fact."""
 
 import math
 from typing import Any

@@ -1,1 +1,1 @@
-"""Graphs: their values, operators and sizes, the states that they hand on, and how they are run."""
+"""Reads, edits, analyses and runs graphs: their values, operators, axis sizes and states."""

@@ -1,4 +1,4 @@
-"""Maps the axes of an operator's operands to those of its result, and lists the axes along which entries mix.
+"""Maps the axes of an operator's operands to those of its result, and lists the axes along which it mixes entries.
 
 MatMul(x [batch, time, 8], w [8, 4]):   axes {0: {0: 0}, 1: {0: 1}, 2: {1: 1}}, mixed ({0: 2, 1: 0},)
 Transpose<perm = [0, 2, 1]>(x):         axes {0: {0: 0}, 1: {0: 2}, 2: {0: 1}}

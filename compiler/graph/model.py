@@ -1,4 +1,4 @@
-"""Functions over onnx_ir that all passes and analyses share."""
+"""Reads and edits onnx_ir graphs: shapes, constants, attributes, names, readers of values, and new nodes."""
 
 import hashlib
 import json

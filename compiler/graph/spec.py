@@ -1,4 +1,4 @@
-"""Checks that a graph is legal at the boundary between two stages; names the first value that is not."""
+"""Checks that a graph is well-formed after a pass, and that every size is a fixed number for a static target."""
 
 import onnx
 import onnx_ir as ir

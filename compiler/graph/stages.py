@@ -1,4 +1,4 @@
-"""The records handed from stage to stage: a graph, the states that it carries, and the changes that a pass made.
+"""Defines the records handed from stage to stage: a graph, the states that it carries, and a pass's changes.
 
 A cache axis is the record of the bundle format, `runtime_lite.format.cache_axis.CacheAxis`.
 """

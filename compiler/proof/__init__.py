@@ -1,1 +1,1 @@
-"""Proves padding, batching and derived steps by facts and a table of rules, and writes what these ask for."""
+"""Proves that padding, batching and derived steps keep a graph's results, and writes the nodes that proofs require."""

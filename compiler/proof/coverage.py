@@ -1,4 +1,4 @@
-"""Writes the page of all operators, with the rule of each: `python -m compiler.proof.coverage`."""
+"""Writes docs/generated/coverage.md, which lists all operators and their rules: `python -m compiler.proof.coverage`."""
 
 import argparse
 import dataclasses

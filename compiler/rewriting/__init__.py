@@ -1,1 +1,1 @@
-"""What passes stand on: exact rules, attention as it lies in a graph, and rewrites that are repeated."""
+"""Provides rewrites that passes build on: exact simplification, shared attention heads, pruning and least squares."""

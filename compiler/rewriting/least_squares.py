@@ -1,4 +1,4 @@
-"""Fits the weights of a projection anew, by least squares: what one graph computes to what another one answered.
+"""Fits the weights of a projection by least squares, so that a changed graph reproduces the original's results.
 
 Sums over all frames of all calls, in double precision; nothing else of the frames is kept. Frames with NaN are padding
 (compiler/calib/watched_streams.py) and are left out.

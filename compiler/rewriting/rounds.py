@@ -1,4 +1,4 @@
-"""Repeats a rewrite until it changes nothing more; after too many rounds it stops and reports that.
+"""Repeats a rewrite until it changes nothing more, or stops after too many rounds and reports that.
 
 Every rewrite that is repeated has a measure that falls with each change, which its docstring names, or it is repeated
 here. Both may be so: then the bound is for the day on which the measure is wrong.

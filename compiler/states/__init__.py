@@ -1,1 +1,1 @@
-"""The compiler's half of what a call hands to the next: which states a stream keeps, and what stands for them."""
+"""Analyses and rewrites the states that a streaming graph hands from call to call."""

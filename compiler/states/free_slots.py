@@ -1,4 +1,4 @@
-"""Follows the content of free slots of a cache through a graph, and decides whether any of it reaches a result.
+"""Follows the content of a cache's free slots through a graph, and decides whether any of it reaches a result.
 
 Where a row's cache holds fewer frames than there are slots, the others are free, and hold anything. Entries along one
 axis of a value are followed, by length: through moves, through what is done entry by entry, and through products, of

@@ -1,4 +1,4 @@
-"""States cut to the newest frames that their cache has slots for, inside the graph, before anything is proved of it.
+"""Slices states inside a graph to the newest frames that fit their cache's slots, before anything is proved.
 
 Before:
     next_cache [batch, cache + chunk, W] = Concat(cache, new)

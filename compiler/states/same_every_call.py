@@ -1,4 +1,4 @@
-"""Finds the values that are the same in every call of a stream: computed only of inputs that never change.
+"""Finds the values of a graph that are equal in every call of a stream, because they depend on unchanged inputs alone.
 
 Nothing is matched: a value counts where all that it is computed of does, sizes aside that no frame changes.
 """

@@ -1,1 +1,1 @@
-"""What values hold that follows from lengths alone."""
+"""Derives the entries of values that depend on axis lengths alone."""

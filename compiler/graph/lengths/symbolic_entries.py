@@ -1,4 +1,4 @@
-"""Derives in symbols, for all lengths at once, every entry of a value that follows from lengths alone.
+"""Derives symbolic expressions, valid at all lengths, for the entries of values that depend on lengths alone.
 
     frames = Range(0, time, 1)                  entry [k] is k
     Less(frames, ReduceSum(mask of ones))       k < time for every k below time: True at every length

@@ -1,4 +1,4 @@
-"""Derives sizes as expressions over axis names: equal forms, exact quotients, and the entries of small values.
+"""Derives and compares sizes and the elements of small integer tensors as expressions over axis names.
 
 floor(time/2 - 3/2) + 2 = floor(time/2 + 1/2);  32*batch*time / (16*time) = 2*batch;  Div(Shape(x)[1], 2) = time//2
 """

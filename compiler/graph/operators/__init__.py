@@ -1,1 +1,1 @@
-"""Decodes nodes, whatever their spelling: operands left out, axes counted from the back."""
+"""Decodes ONNX nodes into one form: attributes and absent operands filled in, axes counted from the front."""

@@ -1,4 +1,4 @@
-"""What the attributes of a node say, whether they are written or left to the operator's defaults."""
+"""Finds the attributes of a node that differ from its operator's defaults."""
 
 from collections.abc import Mapping
 

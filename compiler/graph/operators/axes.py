@@ -1,4 +1,4 @@
-"""Along which axes an operator works, counted from the front whatever the spelling.
+"""Finds the axes along which a node works, stated or default, and counts them from the front.
 
 Softmax(x), Softmax<axis = -1>(x), Softmax<axis = 2>(x) of three axes:  axis_of is 2
 Transpose(x), Transpose<perm = [2, 1, 0]>(x):                           perm_of is (2, 1, 0)

@@ -1,4 +1,4 @@
-"""Decodes a Pad: which entries it adds to which axes, whatever the spelling.
+"""Decodes a Pad: which entries it adds to which axes, in every spelling that ONNX allows.
 
 Pad(x, [0, 1, 0, 2]), Pad(x, [1, 2], "", [1]), Pad(x, [1, 2], "", [-1]) of two axes:  {1: (1, 2)} among the axes
 """

@@ -1,4 +1,4 @@
-"""Decodes a reduction: which axes it reduces and which it keeps, whatever the spelling.
+"""Decodes a reduction: which axes it reduces and whether it keeps them, in every spelling that ONNX allows.
 
 ReduceMax(x), ReduceMax(x, []), ReduceMax(x, [1, -3, 2]) of three axes:  all of them
 ReduceMax<noop_with_empty_axes = 1>(x):                                  none

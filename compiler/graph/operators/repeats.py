@@ -1,4 +1,4 @@
-"""Decodes Expand and Tile: which axes they repeat, whatever the spelling.
+"""Decodes Expand and Tile: how often they repeat which axes, in every spelling that ONNX allows.
 
 Expand(x, [2, 1, 4]), Expand(x, [2, 3, 4]) of 3 * 1:  sizes (2, 1, 4), (2, 3, 4), the first axis is added
 Expand(x, [4]), Expand(x, [1, 4]) of 3 * 1:           sizes (1, 4), no axis is added

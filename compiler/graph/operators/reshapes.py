@@ -1,4 +1,4 @@
-"""The sizes that a Reshape asks for, whatever the spelling.
+"""Decodes a Reshape: which sizes it asks for, in every spelling that ONNX allows.
 
 Reshape(x, [0, -1]), Reshape<allowzero = 0>(x, [0, -1]) of 2 * 3 * 4:  the first size is copied, one is left over
 Reshape<allowzero = 1>(x, [0, 4]):                                     no entries

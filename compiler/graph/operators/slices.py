@@ -1,4 +1,4 @@
-"""Decodes a Slice: which entries it keeps, with operands left out and axes counted from the back.
+"""Decodes a Slice: which entries of each axis it keeps, with operands left out and axes counted from the back.
 
     Slice(x, starts, ends), Slice(x, starts, ends, "", steps), axes [-1] or [2]:  one view, with axes from the front
     Slice of all axes, most of them from 0 to the end; ends of 2**31 - 1 or 2**63 - 1:  the same as of one axis

@@ -1,4 +1,4 @@
-"""Decodes a Split: into which pieces of which axis, whatever the spelling.
+"""Decodes a Split: into which pieces it splits which axis, in every spelling that ONNX allows.
 
 Split(x, [2, 1]), Split<split = [2, 1]>(x), Split<axis = -1>(x, [2, 1]):  sizes (2, 1)
 Split<num_outputs = 2>(x), Split(x) with two results:                     two equal parts, the last one may be smaller

@@ -1,4 +1,4 @@
-"""Defines traits of ONNX operators, each as one list of names; other modules look them up here.
+"""Defines traits of ONNX operators, each as one list of operator names that other modules look up.
 
 How an operator is proved, batched or simplified is no trait; that is in the tables operator -> rule.
 """

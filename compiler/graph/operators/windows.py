@@ -1,4 +1,4 @@
-"""Decodes what slides over the spatial axes of a convolution or a pool, with attributes left out and pads by name.
+"""Decodes the kernel window of a convolution or pool: its size, strides, dilations and pads, with defaults filled in.
 
 Conv(x, w), Conv<strides = [1], pads = [0, 0], auto_pad = "VALID">(x, w) of three axes:  stride 1, no pads
 MaxPool<kernel_shape = [3], pads = [2, 0]>(x):                                           two entries in front

@@ -1,1 +1,1 @@
-"""Runs a graph call by call: whole rows of any length, or streams that carry their states."""
+"""Runs a graph call by call: on padded batches of whole sequences, or on streams that carry their states."""

@@ -1,7 +1,7 @@
-"""Runs independent work on several cores: the next items ahead of the caller, or the same job for many.
+"""Computes a sequence of items on other threads: ahead of the caller on one thread, or on all cores.
 
-The original runs beside what ships so, and probes beside probes: all compute outside Python's lock. Results come in
-order and do not depend on the number of cores.
+The original and the shipped graph run at once, and so do several probes: all compute outside Python's lock. Results
+come in order and do not depend on the number of cores.
 """
 
 import collections

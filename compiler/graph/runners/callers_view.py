@@ -1,4 +1,4 @@
-"""Shows a graph that is written for one row as callers see it: with the batch in front of inputs and outputs."""
+"""Presents a graph for one row with the shapes that callers use: the batch is the first axis of inputs and outputs."""
 
 from collections.abc import Sequence
 

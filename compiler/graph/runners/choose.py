@@ -1,4 +1,4 @@
-"""Chooses the runner for a graph: a stream with states, or whole rows with lengths of their own."""
+"""Chooses the runner for a graph: call by call with states, or whole sequences with a length per row."""
 
 from collections.abc import Callable
 

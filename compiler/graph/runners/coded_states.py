@@ -1,4 +1,4 @@
-"""Converts states that hold codes of a grid to the numbers they stand for.
+"""Converts states that are stored as 8-bit quantization codes to the numbers that the codes represent.
 
 A state is coded where it is of 8-bit integers and every entry that it is given was written by `QuantizeLinear` on one
 constant grid, or moved there from the state itself: the graph says all there is to say, so that no record can say

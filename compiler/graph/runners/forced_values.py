@@ -1,4 +1,4 @@
-"""Runs every part of a graph on the values of the graph before a pass, so that no part inherits an error.
+"""Runs each subgraph of a rewritten graph on values of the graph before the pass, to measure its own error alone.
 
     before:   x -> a -> b -> c                    values a, b, c by name
     after:    x -> a' -> (new) -> b' -> c'        c' is wrong: by its own fault, or by that of a' or b'?

@@ -1,4 +1,4 @@
-"""Copies a graph with inner values as outputs, or with inner values replaced by inputs.
+"""Copies a graph with intermediate values as extra outputs, or with intermediate values replaced by inputs.
 
     exposed      values leave the graph under their own names
     measured     something that is computed of each value leaves it

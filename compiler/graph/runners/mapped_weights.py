@@ -1,4 +1,4 @@
-"""Maps files with large weights of graphs, so that weights which no stage reads take no memory.
+"""Maps files of large weights into memory, so that weights that no stage reads occupy no RAM.
 
 A build holds several graphs at once: as captured, before and after a pass, and what certificates speak of. Each content
 is written once, whichever graphs share it, and read where it is mapped.

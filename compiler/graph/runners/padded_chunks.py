@@ -1,4 +1,4 @@
-"""Chunks of any length for a graph that carries states: padded to its slots, and their outputs cut back.
+"""Pads chunks of any length to the slots of a graph with states, and cuts the graph's outputs back.
 
     chunks of 5 and 3 -> features [2, 8, 80], chunk_length [5, 3] -> logits [2, 8, 30] -> [2, 5, 30], 3 of the second
 

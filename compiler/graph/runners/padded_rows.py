@@ -1,4 +1,4 @@
-"""Runs a graph on rows of any lengths side by side, and cuts each row's valid entries from its outputs.
+"""Runs a graph on a padded batch of rows of any lengths, and cuts each row's valid entries from its outputs.
 
     rows of 5 and 3 -> features [4, 8, 80], lengths [5, 3, 1, 1] -> logits [4, 4, 30] -> [1, 2, 30] and [1, 1, 30]
 

@@ -1,4 +1,4 @@
-"""Times of several calls in turns, round by round, and how sure their ratios are.
+"""Times several calls in alternating rounds, and computes confidence intervals for the ratios of their times.
 
 What else the machine does falls on all calls of a round, so a ratio is taken within it. Where the median of all rounds
 lies is known to be within a distribution-free interval: the interval leaves out as many of the smallest and largest

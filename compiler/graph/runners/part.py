@@ -1,4 +1,4 @@
-"""Runs the part of a graph that computes some of its values, from its inputs or from other values in their place.
+"""Runs the subgraph that computes some values, from the graph's inputs or from other values in their place.
 
 Part(graph, [y])             runs every node that y depends on, and is fed the inputs of the graph that these read
 Part(graph, [y], [sizes])    runs the nodes between sizes and y, and is fed sizes

@@ -1,4 +1,4 @@
-"""Evaluates a single node or a small graph on arrays, through ONNX Runtime with optimisation off."""
+"""Opens ONNX Runtime sessions on the CPU, by default without optimization, and runs models or single nodes in them."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A graph as files: the structure, and its large weights in a file beside it, as any reader of ONNX takes them."""
+"""Writes and reads a graph as ONNX files: its structure, and its large weights in a file beside it."""
 
 from pathlib import Path
 

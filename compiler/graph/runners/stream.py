@@ -1,4 +1,4 @@
-"""Runs a graph call after call, and records the original's answers to the same calls."""
+"""Runs a graph call after call with its states fed back, and records the original's results for the same calls."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Holds a graph apart from its large weights; all graphs are opened, compared, digested, kept and proved this way.
+"""Splits a graph into its structure and its large weights, so that the graphs of several passes share the weights.
 
 Passes share the weights, so all that has to be written anew is the structure. With the weights inside, a copy after
 every pass would take longer than running the graph, and no protobuf holds more than 2 GiB. In the place of a weight the

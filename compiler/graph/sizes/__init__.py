@@ -1,1 +1,1 @@
-"""Sizes of axes as integer expressions over axis names: normal forms, growth, and inference of shapes."""
+"""Computes axis sizes as integer expressions over axis names: normal forms, growth and shape inference."""

@@ -1,4 +1,4 @@
-"""Computes one entry of an operator that works entry by entry on numbers and sizes.
+"""Computes one entry of an elementwise operator's result from numbers and symbolic sizes.
 
 Div(time, 2) of integers = floor(time/2);  Mod<fmod = 1>(time - 9, 4) takes the sign of time - 9;  Max(time, 1)
 """

@@ -1,4 +1,4 @@
-"""Sizes of axes: integer expressions over axis names, each in one normal form."""
+"""Parses axis sizes as integer expressions over axis names, and brings each one into a single normal form."""
 
 import ast
 import functools

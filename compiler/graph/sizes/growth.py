@@ -1,4 +1,4 @@
-"""Compares sizes that grow with a length, exactly: expressions are evaluated up to where they repeat.
+"""Compares sizes that grow with a length exactly, by evaluating them until their growth becomes periodic.
 
 Sums, floors of quotients, and smaller and larger ones of such: beyond the last place where two branches cross, a size
 grows by the same amount in every period. So two sizes that agree up to there and for two periods more agree for ever.

@@ -1,4 +1,4 @@
-"""Checks which whole numbers a type can hold: larger lengths wrap around, or are rounded."""
+"""Checks which integers an element type can hold; larger lengths wrap around or are rounded."""
 
 import functools
 

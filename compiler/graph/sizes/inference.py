@@ -1,4 +1,4 @@
-"""Extends shape inference by quotients, remainders, signs and extremes of sizes.
+"""Extends the shape inference of onnx_shape_inference with quotients, remainders, signs and extremes of sizes.
 
 The library's functions stand in its registry, and ours beside them there: within `infer` they run in place of the
 library's, which most of them call; whoever else asks the library gets its own answers.

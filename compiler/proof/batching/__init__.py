@@ -1,1 +1,1 @@
-"""Rewrites a graph of one row so that it computes many rows at once, by one rule per operator."""
+"""Rewrites a graph for one row so that it computes a whole batch of rows, with one rule per operator."""

@@ -1,4 +1,4 @@
-"""Describes how one tensor holds the values of all rows for one value of the original."""
+"""Describes where the batch axis lies in a tensor that holds one value of the original graph for all rows."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""A graph on its way from one row to many: which values differ from row to row, and in which layouts."""
+"""Rewrites a graph from one row to many, and records which values differ between rows and where their batch axis is."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Derives, from a stateless graph over whole sequences, a graph that is called chunk by chunk, caches included.
+"""Derives a graph that runs chunk by chunk, with caches, from a stateless graph over whole sequences.
 
     logits [batch, time] = decoder(tokens [batch, time])                      attention over the whole sequence
     logits [batch, n], next_cache = step(tokens [batch, n], cache [batch, heads, past, width])

@@ -1,4 +1,4 @@
-"""Decides, for sequences of any length, whether masks leave a call only its own frame and the newest before it.
+"""Decides whether masks restrict every call to its own chunk and the newest frames before it, at any sequence length.
 
 Masks are evaluated up to the longest requested sequence. Beyond it, the content of a mask is bounded: positions are
 sums of counts of calls, frames and distances, and comparisons of them are decided where their bounds allow.

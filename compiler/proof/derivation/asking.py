@@ -1,4 +1,4 @@
-"""Derives which frames of every value a call needs: from the results back to its inputs and caches.
+"""Derives which frames of every value a call needs, going back from the call's results to its inputs and caches.
 
 Every time axis of a value is requested as one `Part`: an axis along which entries mix with all frames, or with the
 newest, if masks show that no more are read; every other axis with the frames that are requested of the result.

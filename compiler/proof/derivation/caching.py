@@ -1,4 +1,4 @@
-"""Chooses the states of derived calls: frames of values that later calls read, and states of recurrences."""
+"""Chooses the states of derived calls: frames that later calls read, states of recurrences, and counts of frames."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Lists the conditions under which calls answer as the whole sequence does, each with its proof.
+"""Lists the proven conditions under which chunked calls return the results of one call on the whole sequence.
 
 Source: an induction over calls; the answer of a call is that part of the whole answer if frames read no later frames,
 cached values do not change when frames follow, positions are counted from the first frame, and every operator that acts

@@ -1,4 +1,4 @@
-"""Bounds the content of a value by position: a few intervals, and the positions of each of them.
+"""Bounds the possible values of a tensor by position: a few intervals, and the positions at which each one holds.
 
     future [time, time]                       hidden above the diagonal
     padding [batch, 1, time]                  hidden or not, everywhere

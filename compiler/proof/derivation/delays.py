@@ -1,4 +1,4 @@
-"""Recognises frames that a model delays, and writes them as steps compute them.
+"""Rewrites delays of frames, written with Concat, Slice or Pad, as one Pad or as the pads of a convolution.
 
 Before:
     Concat(0, Slice(x, 0, -c)),  Slice(Pad(x, (c, 0)), 0, T),  Slice(Transpose(Concat(0, x)), 0, -c)

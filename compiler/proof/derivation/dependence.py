@@ -1,4 +1,4 @@
-"""Records about a value of a stateless graph: its time axes, and the frames that an entry may read."""
+"""Defines the records of a value's time axes and of the frames that each of its entries may read."""
 
 import dataclasses
 import math

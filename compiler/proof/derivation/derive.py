@@ -1,4 +1,4 @@
-"""Derives the graph of a call from a stateless graph, and writes down why it may."""
+"""Derives the graph of one streaming call from a stateless graph, together with the certificate that justifies it."""
 
 import dataclasses
 from collections.abc import Mapping

@@ -1,9 +1,9 @@
-"""Writes the graph of a call on demand: the rows of its own frames, and all frames that they are mixed with.
+"""Writes the graph of one call, with each value computed only for the frames that the call's results depend on.
 
 Every time axis of a value is requested in one of these ways:
 
     NEW     the frames of this call, places past .. past + n - 1
-    RECENT  those and as many in front of them as masks show that slide along
+    RECENT  NEW and as many earlier frames as sliding masks let them read
     ALL     all frames so far, places 0 .. past + n - 1, behind the prefix that is joined to them, if there is one
     FIRST   the prefix alone
 

@@ -1,4 +1,4 @@
-"""Finds the first state of a recurrence, where it is one row of constants that is spread over all rows.
+"""Finds the initial state of a recurrent layer where it is one row of constants that is broadcast over the batch.
 
     h0 [2, 1, width]  Expand -> [2, batch, width]  Slice(:1) -> [1, batch, width]
 

@@ -1,4 +1,4 @@
-"""Derives what every value of a stateless graph reads, node by node, and collects the nodes that read later frames."""
+"""Derives which frames every value of a stateless graph reads, and collects the nodes that read later frames."""
 
 import dataclasses
 import math

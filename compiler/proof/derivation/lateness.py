@@ -1,4 +1,4 @@
-"""Writes a graph whose frames read some later ones as one that reads earlier ones alone, and answers later.
+"""Rewrites a graph with look-ahead into a causal graph that returns the same results some frames later.
 
 Before:
     y = Conv(x, pads (1, 1)); z = Add(x, y)                       y[t] reads x[t - 1] .. x[t + 1]

@@ -1,4 +1,4 @@
-"""Finds the pairs of positions to which a mask gives weight zero, or a score so low that a softmax makes it zero.
+"""Finds the pairs of positions to which an attention mask gives zero softmax weight, directly or by a very low score.
 
 Masks of positions alone are evaluated: for a shorter sequence the mask is the upper left part of the longest one's,
 whatever nodes compute it (comparisons, a table, a triangle, sums of ones). Where it changes with the size of another

@@ -1,9 +1,9 @@
-"""Chooses sizes of axes other than time at which values of positions are evaluated.
+"""Chooses the sizes of axes other than time at which position-dependent values are evaluated.
 
-These are all that there are; 1 is enough where a value is only repeated along such an axis.
+All sizes are evaluated, except along axes on which the value is only repeated: there size 1 is enough.
 
     Expand(mask, [batch, 1, time, time])      repeated along the batch
-    places < heard - 2                        another one for every size of the axis that is heard
+    places < heard - 2                        depends on the size of the axis `heard`
 """
 
 import itertools

@@ -1,10 +1,10 @@
-"""Evaluates values of positions that no rule derives, for every sequence length that the caches can hold.
+"""Evaluates position-dependent values that no rule covers, for every sequence length that the caches can hold.
 
     mask [1, 1, T, T] = GatherND(CumSum(Cast(Not(Equal(Slice(Concat(...)), ...)))), ...) <= ...
 
-Whatever wrote it, it is a finite table: for the longest sequence it is computed once, and for each shorter one it is
-compared with the upper left part of that. So it is proved, and not guessed from a few lengths, that a value is a
-function of its places: a value that hangs on the length of the sequence differs somewhere, and is refused.
+Whatever nodes compute the value, it is a finite table. The table is computed once for the longest sequence, and the
+value at each shorter length is compared with the upper left corner of the table. This proves that the value is a
+function of positions: a value that depends on the length of the sequence differs at some length, and is refused.
 
 A prefix may have another length at every call. All of its entries are the same then, as those of a mask, and one stands
 for them; or places are counted on behind it, as positions of a text and what follows it, and the table begins with

@@ -1,4 +1,4 @@
-"""Writes a value of positions for the positions of a call: as a count, a comparison or a lookup.
+"""Writes a position-dependent value for the positions of a call: as a count, a comparison or a table lookup.
 
 An evaluated value is a table over one or two axes of positions. The first form that gives all of its entries is
 written:

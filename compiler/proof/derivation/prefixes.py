@@ -1,4 +1,4 @@
-"""Handles a prefix that is joined to the frames: text in front of audio, a voice in front of speech.
+"""Recognises how Concat joins a prefix, such as text or a voice, in front of the frames, and how Slice cuts it off.
 
     x [batch, letters + time] = Concat(text [batch, letters], audio [batch, time])
     y [batch, time] = x[:, letters:]

@@ -1,4 +1,4 @@
-"""Derives which frames delays, convolutions, recurrent layers and transforms along time read.
+"""Derives which range of frames Pad, convolutions, recurrent layers, Resize and Fourier transforms read along time.
 
 Pad (1 entry in front, -1 behind)                       [-1, -1]
 Conv (3 taps, a pad of 1 on both sides)                 [-1, 1]

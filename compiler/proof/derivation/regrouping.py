@@ -1,4 +1,4 @@
-"""Follows axes of time through a Reshape by the factors that their sizes are products of."""
+"""Tracks time axes through a Reshape by the factors of their sizes."""
 
 from collections.abc import Sequence
 

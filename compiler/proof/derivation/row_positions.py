@@ -1,4 +1,4 @@
-"""Lifts values of positions to rows: a value computed from one position is computed from one position per row.
+"""Rewrites values computed from one position shared by all rows so that every row has its own position.
 
 Before:
     heard [1]; places [n] = Range(0, n) + heard; y [batch, heads, n, size] = x * Cos(places [n, 1] * rates)

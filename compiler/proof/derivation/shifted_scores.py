@@ -1,4 +1,4 @@
-"""Writes scores by distance, which pads and reshapes shift into place, as lookups by the distance itself.
+"""Replaces the pad-and-reshape shift of relative position scores by a lookup of each score by its distance.
 
     scores [batch, heads, T, 2T-1] = queries x R [2T-1, width]                      R by distance, from T-1 to 1-T
     out [.., T, T]: pad a column, [.., 2T, T], drop a row, [.., T, 2T-1], cut:      out[i, j] = scores[i, j - i + T-1]

@@ -1,4 +1,4 @@
-"""Bounds one entry of a mask, or of masked scores: two bounds, with scores added or not.
+"""Bounds one entry of a mask or of masked attention scores: an interval, and whether a score is added to it.
 
     Where(tokens == 0, -1e9, scores)      -1e9 .. 0, with a score
     mask * scores, the mask 0             0

@@ -1,4 +1,4 @@
-"""Sizes and places in the graph of a call, written from its axes: how many frames are new, cached and all."""
+"""Writes the sizes of a derived graph as nodes, computed from the numbers of new and of cached frames."""
 
 import enum
 from collections.abc import Sequence

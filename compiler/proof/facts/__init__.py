@@ -1,1 +1,1 @@
-"""Facts about the values of a padded program, and the case that a rule is asked about."""
+"""Defines facts about the values of a padded program, and the case of one node that a rule judges."""

@@ -1,4 +1,4 @@
-"""One node as a rule sees it: its operands' facts, shapes and constants, and the needs that the rule states."""
+"""Defines the case that a rule judges: a node, its operands' facts, shapes and constants, and the rule's needs."""
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Rules for operands that are data: an axis length alone stays a number, among rows it is one per row.
+"""Wraps a rule so that operands computed from axis lengths are replaced by their values per row before the rule runs.
 
 A value computed from lengths that is equal for every row, such as the distance of two frames of a window, is data like
 any other.

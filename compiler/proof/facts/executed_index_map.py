@@ -1,4 +1,4 @@
-"""Executes movements on arrays of place numbers, for sizes that are known: where every entry of a result comes from.
+"""Finds the source of every entry of a chain of movements, for known sizes, by running the chain on position labels.
 
 [0 1 2]  Pad one in front            [-1 0 1 2]
 [3 4 5]  ----------------> Reshape ->  [-1 3]  ...

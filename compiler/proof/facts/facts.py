@@ -1,4 +1,4 @@
-"""Records of the facts about a value of the padded program, and of a rule's verdict on a node.
+"""Defines the records of facts about a value of the padded program, and of a rule's verdict on a node.
 
 The positions of a value are divided into regions, by the axes in whose padding they lie: the region {} is valid, {2} is
 padding of axis 2 only, {2, 3} padding of both. Entries of valid places equal those of the unpadded program.

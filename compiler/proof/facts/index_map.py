@@ -1,4 +1,4 @@
-"""Derives in symbols, for every number of frames, which entry of the source each entry of a chain of movements is.
+"""Derives symbolically, for every number of frames, the source index of each entry that a chain of movements returns.
 
     scores [N, 2N-1] -> pad a column -> [N, 2N] -> [2N, N] -> drop a row -> [N, 2N-1] -> cut to [N, N]
     out[i, j] = scores[i, j - i + N - 1]

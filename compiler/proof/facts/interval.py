@@ -1,4 +1,4 @@
-"""Bounds the entries of a region of a value by an interval; infinity and NaN are kept apart from finite numbers."""
+"""Bounds the entries of a region of a value by an interval that may include infinities, with a flag for NaN."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""Maps an axis of the padded program to the axis of the unpadded one: rows, segments, and axes merged of both.
+"""Maps each axis of the padded program to the axis of the unpadded one: rows, segments, or axes merged from both.
 
 A size such as `(time - 1)//2 + 1` is an expression over axis names. In the padded program an axis name stands for the
 number of slots, in the unpadded one for the true length of a row: the same expression gives both sizes.

@@ -1,4 +1,4 @@
-"""Axis lengths that meet data: a number computed of slots is computed again per row, of true lengths.
+"""Replaces operands computed from axis lengths by values per row, from true lengths, if a node reads them as data.
 
 A number that meets nothing but constants and positions, which all rows share, gives such a number again: it may shape
 values, and whatever uses it as data meets it here.

@@ -1,4 +1,4 @@
-"""The lengths for which a proof holds: the shortest that give every size an entry, the longest that tables allow."""
+"""Computes the axis lengths for which a proof holds: the shortest that leave no size empty, and the longest allowed."""
 
 import dataclasses
 import functools

@@ -1,4 +1,4 @@
-"""Finds which values of its inputs a graph can look up in tables, by running the nodes that compute the indices.
+"""Finds the input values whose table lookups are all in range, by running the nodes that compute the indices.
 
     tokens [batch, books, time] -> Add(books * 1024) -> Gather(table [8192, 64])    0 to 1023 are in the table
     tokens -> Less(0) -> Where(0, tokens) -> Gather(table [500, 64])                so is every number below 500

@@ -1,4 +1,4 @@
-"""Computes how far apart the positions of two operands are, by region; causal and banded masks depend on it.
+"""Bounds the distance between the positions of two operands in each padding region, for causal and banded masks.
 
 key position - query position, both along axes of L entries, valid first:
     key in the padding, query valid:  at least 1

@@ -1,4 +1,4 @@
-"""Plans how values that follow from axis lengths alone are computed again per row, from true lengths.
+"""Plans how values that depend on axis lengths alone are recomputed for every row from its true length.
 
     p = Div(Cast(Range(0, T, 1)), Cast(T))     [time], the same for all rows: T counts slots
     plan: Apply(Div, Apply(Cast, Counted over [time, left]), Apply(Cast, Sizes(time)))

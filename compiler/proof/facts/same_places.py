@@ -1,4 +1,4 @@
-"""Checks that movements of padded rows put each valid entry where the row alone has it, for all slots and frames.
+"""Checks that movements put each valid entry of a padded row where the unpadded row has it, at every length.
 
 An index map is evaluated twice: for one row of `frames` frames, and for rows of `frames + more` slots. At every valid
 position of the result, the entry of the row alone is compared with the padded program's entry at that position's slot.

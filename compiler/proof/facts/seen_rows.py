@@ -1,4 +1,4 @@
-"""Proves that every row of a softmax has a score above the lowest number, at every length of a call.
+"""Proves that every row of a softmax has an unmasked score, one above the lowest number, at every length of a call.
 
     hidden = Where(mask, scores, -inf);  shares = Softmax(hidden)
 

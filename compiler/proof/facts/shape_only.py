@@ -1,4 +1,4 @@
-"""Values that follow from shapes alone, executed for given lengths.
+"""Evaluates values that depend on shapes alone, for given axis lengths.
 
 index = Concat(Expand(Range(0, batch)), Expand(Range(0, time)))     at batch 3, time 5: [[[0 0] [0 1] ... [2 4]]]
 """

@@ -1,4 +1,4 @@
-"""Derives numbers that every slot has, whatever a row's length: distances between frames at the end of their slots.
+"""Finds values computed from lengths that are equal in every row, such as distances between right-aligned frames.
 
     k = Range(0, n);  q = Range(n - 4, n);  d = k[None] - q[:, None]         n = cached + 4
 

@@ -1,4 +1,4 @@
-"""Computes the interval that an elementwise operator makes of the intervals of its operands.
+"""Computes the interval of an elementwise operator's result from the intervals of its operands.
 
 A function of intervals here is sound for every content, NaN and infinities included, as ONNX Runtime computes it in
 floating point; `stored` then accounts for the type that holds the result.

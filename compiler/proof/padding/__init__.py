@@ -1,1 +1,1 @@
-"""Writes what pad_axes adds to a graph: masks, true sizes, and the padded forms of operators that need one."""
+"""Writes the nodes that pad_axes adds to a graph: masks, true sizes, and lowerings of operators that need one."""

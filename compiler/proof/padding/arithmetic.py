@@ -1,4 +1,4 @@
-"""Turns a size expression over axis names into ONNX nodes on int64 values."""
+"""Writes size expressions over axis names as ONNX nodes on int64 values."""
 
 from collections.abc import Mapping
 

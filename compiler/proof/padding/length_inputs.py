@@ -1,4 +1,4 @@
-"""Adds the inputs with the true lengths of every row to a graph that is to be padded.
+"""Adds graph inputs that hold the true length of every row to a graph that is to be padded.
 
 Before:
     x [batch, time, 80], cache [batch, cache, W]

@@ -1,4 +1,4 @@
-"""Checks that the outputs and states of a padded graph are what callers expect; refuses the graph otherwise.
+"""Checks that callers can cut the padding off a graph's outputs, and that states hold the frames that callers expect.
 
 Callers cut suffix padding away and have the batch in front; a state holds its newest frames in its newest slots, and
 what is no cache of frames has one size.

@@ -1,4 +1,4 @@
-"""Holds a graph while it is padded: its facts, and the nodes that they ask to insert.
+"""Holds a graph during padding together with its facts, and inserts the nodes that these facts require.
 
 Before:
     p = Softmax(scores)             # a need of its verdict: fill axis 3 of operand 0 with the lowest number

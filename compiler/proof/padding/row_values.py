@@ -1,4 +1,4 @@
-"""Values that follow from lengths alone, computed again for every row at its own lengths.
+"""Writes values that depend on axis lengths alone again for every row, computed from its true length.
 
 Before:
     last = Min(Range(0, 2*time), time - 1)   [2*time], of all slots

@@ -1,4 +1,4 @@
-"""Computes which slots are valid, and how many, per row, from the length inputs; each mask is made once.
+"""Writes masks of the valid slots of each row, and their number, from the length inputs; each mask is written once.
 
 real_length int64 [batch] -> true size of any padded axis, int64 [batch]
                           -> mask over its slots, bool [batch, slots]; shaped to the value it covers

@@ -1,1 +1,1 @@
-"""Facts of inputs in, a verdict for every node out: the rule table is asked node by node."""
+"""Applies the rule table node by node: from the facts of a graph's inputs to a verdict for every node."""

@@ -1,4 +1,4 @@
-"""The certificate: a derivation as plain data, one record per node, for people, for the checker, and for the bundle.
+"""Writes a derivation as a certificate: plain data, one record per node, for people, the checker and the bundle.
 
 A record holds the facts of the node's inputs before anything is inserted, what the node needs, and the facts of its
 outputs after. Infinities are written as "inf" and "-inf", sizes as text over axis names.

@@ -1,4 +1,4 @@
-"""Finds values that are the same in every row: computed of constants, and of values with one content for all rows.
+"""Finds values whose rows are all equal, because they depend only on constants and on values with equal rows.
 
 A count that begins with 0 is such a content, and so are the positions that are looked up by it: computed once, for one
 row, they serve whoever repeats them for all rows by broadcasting.

@@ -1,4 +1,4 @@
-"""The one entry to the rule table: a node and the facts of its operands in, a verdict or a refusal out."""
+"""Applies the rule table to one node and the facts of its operands, and returns a verdict or raises a refusal."""
 
 import dataclasses
 import itertools

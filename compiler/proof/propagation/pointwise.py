@@ -1,4 +1,4 @@
-"""Decides whether a node works on each entry of an axis alone, by asking the rule table for one node by itself."""
+"""Decides whether a node is pointwise along an axis, by applying the rule table to a copy of that node."""
 
 from collections.abc import Mapping
 

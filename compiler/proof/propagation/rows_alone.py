@@ -1,4 +1,4 @@
-"""Proves of a whole graph that the rows of its batch are independent, for graphs that something has rewritten since.
+"""Proves that no row of a rewritten graph's outputs depends on another row of the batch.
 
 Padding is proved before, and is a matter of the graph as it was then; the batch must be proved of what ships, since one
 operator that looks at all rows, such as DynamicQuantizeLinear, is enough to mix them.

@@ -1,4 +1,4 @@
-"""The registry of op rules: one table (domain, op, opset) -> rule, read by every analysis; no entry is a refusal.
+"""Defines the rule table: one entry per (domain, op, opset), read by every analysis; others are refused.
 
 A rule looks at one node and the facts of its operands and answers with a verdict, or refuses. Padding asks what a node
 needs, batching whether rows stay apart, state selection whether a node is pointwise along an axis.

@@ -1,4 +1,4 @@
-"""Rules of ai.onnx attention: positions by rotation; a whole attention is refused where no pass has written it out."""
+"""Proves how padding and batching act on RotaryEmbedding, and refuses Attention that no pass has decomposed."""
 
 from compiler.proof.facts import interval as iv
 from compiler.proof.facts.case import Case

@@ -1,7 +1,4 @@
-"""Rules EW of truth values: comparisons, of contents and of positions, and logic.
-
-Rule id: EW5.
-"""
+"""Proves how padding and batching act on comparisons and boolean logic, of data and of positions (rule EW5)."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Rules MM: products, where a padded axis is kept (MM1) or summed over (MM2).
+"""Proves how padding and batching act on MatMul, Gemm and Einsum: along kept axes (rule MM1), along summed ones (MM2).
 
 MatMul and Gemm are judged as the Einsum they are. Padding that is summed over has to add exactly zero: it is zero in
 one factor, and finite in all others, since 0 * NaN and 0 * infinity are NaN.

@@ -1,7 +1,7 @@
-"""Rules CV: convolutions, whose kernels look a fixed distance past each entry.
+"""Proves how padding and batching act on convolutions, which read entries at fixed distances (rules CV).
 
-Rule ids: CV3 every entry by itself, CV4 no valid place reads padding, CV5 padding that is read holds zero, CV7
-transposed: what padding would add to valid places is zero.
+Rule ids: CV3 each entry alone, CV4 no valid position reads padding, CV5 padding that is read holds zero, CV7
+transposed convolution: the padding adds zero to valid positions.
 """
 
 import dataclasses

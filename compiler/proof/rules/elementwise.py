@@ -1,6 +1,6 @@
-"""Rules EW: elementwise operators, where each place meets the same place of every operand.
+"""Proves how padding and batching act on elementwise operators with broadcast operands (rules EW).
 
-Rule ids: EW1 one operand, EW2 several, EW3 casts, EW4 selection, EW5 truth values (`comparison`).
+Rule ids: EW1 one operand, EW2 several, EW3 casts, EW4 selection, EW5 booleans (`comparison`).
 """
 
 import dataclasses

@@ -1,6 +1,6 @@
-"""Rules for indices that choose entries: where they choose the same entries in the padded and in the original program.
+"""Proves that the indices of a GatherND select the same entries in the padded program as in the original (rules IX).
 
-Rule ids: IX4 GatherND by grids of them, IX5 indices that follow from lengths, made again for every row.
+Rule ids: IX4 GatherND by grids of indices, IX5 indices that follow from lengths, made again for every row.
 
 mask [batch, time], index [batch, 1, 1, time, 2] = (row, position)  ->  mask[row, position] [batch, 1, 1, time]
 """

@@ -1,4 +1,4 @@
-"""Rules CC, SL and SP: axes joined and cut.
+"""Proves how padding and batching act on Concat, Slice and Split (rules CC, SL and SP).
 
 Rule ids: CC1 segments joined, CC2 joined along another axis, CC3 one axis in another order, SL1 cut elsewhere, SL2 cut
 along a padded axis, SL3 reversed, SL4 the last entries of each row, SL5 the newest entries of each row, as many as

@@ -1,4 +1,4 @@
-"""Describes how a kernel slides along an axis: how many positions it takes, which entries it reads, which are valid.
+"""Describes how a convolution or pooling kernel slides along an axis: its positions, and the entries that they read.
 
 A place o of the unpadded axis reads entries o*stride - begin + dilation*[0, kernel). In the padded axis the same place
 lies at another slot, by the number of padded slots in front; that is a whole number of strides or the rule refuses.

@@ -1,4 +1,4 @@
-"""Rules LN: axis lengths as numbers, and values made out of lengths alone.
+"""Proves how padding and batching act on axis lengths and on values made from them: Shape, Range, Trilu (rules LN).
 
 Rule ids: LN2 lengths read, LN3 one value at every place, LN4 positions, LN5 triangles, LN6 reversal within a length.
 """

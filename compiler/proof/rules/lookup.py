@@ -1,4 +1,4 @@
-"""Rules LK and IX: entries chosen by index, and tables cut by lengths.
+"""Proves how padding and batching act on Gather, Scatter and OneHot, and on tables sliced by lengths (rules LK, IX).
 
 Rule ids: LK1 rows of a table from a fixed one on, LK2 rows up to or around a fixed one, LK3 rows per row of the batch,
 IX1 entries of a padded axis, IX2 entries of another axis, IX3 entries put in place, IX8 the same along a padded axis,

@@ -1,4 +1,4 @@
-"""Rules of the operators that ONNX Runtime's own tools write into graphs, domain com.microsoft.
+"""Proves how padding and batching act on com.microsoft operators, which ONNX Runtime's tools write into graphs.
 
 Each is judged as the standard operators it stands for. Kernels that hold a whole attention are refused: they multiply
 masked probabilities of 0 with what lies in the padding, and one NaN there reaches every entry.

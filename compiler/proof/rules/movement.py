@@ -1,4 +1,4 @@
-"""Rules MV: operators that move or repeat entries and keep them whole.
+"""Proves how padding and batching act on operators that move or repeat entries: Transpose, Reshape, Tile (rules MV).
 
 Rule ids: MV1 axes trade places, MV2 axes merge and split, MV3 axes of size 1 come and go, MV4 entries repeat.
 """

@@ -1,4 +1,4 @@
-"""Rules SM and NM: softmax and the normalisations."""
+"""Proves how padding and batching act on Softmax and on normalizations (rules SM and NM)."""
 
 import math
 from collections.abc import Sequence

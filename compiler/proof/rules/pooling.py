@@ -1,6 +1,6 @@
-"""Rules PL: pooling over windows.
+"""Proves how padding and batching act on max, average and Lp pooling over windows (rules PL).
 
-Rule ids: PL1 maxima, PL2 averages, PL3 norms; what lies behind the valid entries is neutral, or is not counted.
+Rule ids: PL1 maxima, PL2 averages, PL3 norms; the padding holds a neutral number, or is not counted.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Rules QT: quantised numbers.
+"""Proves how padding and batching act on quantization and on products of quantized values (rules QT).
 
 Rule ids: QT1 one scale for all, QT2 entries one by one, QT3 products of quantised numbers.
 """

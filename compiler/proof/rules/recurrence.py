@@ -1,4 +1,4 @@
-"""Rules RN: recurrent networks, and bodies that run more than once.
+"""Proves how padding and batching act on LSTM, GRU and RNN, and refuses If, Loop and Scan (rules RN).
 
 Rule ids: RN1 outputs see what came before only, RN2 true lengths are given, RN3 the model gives lengths that suffice.
 """

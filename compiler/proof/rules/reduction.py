@@ -1,4 +1,4 @@
-"""Rules RD and RN3: reductions, selections of extremes and cumulative sums."""
+"""Proves how padding and batching act on reductions, ArgMax, ArgMin, TopK and running sums (rules RD and RN3)."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Operators that no rule can judge, refused by name, by reason."""
+"""Lists operators that are always refused, by reason: random numbers, sequences, strings, losses and others."""
 
 from compiler.graph.operators.traits import RANDOM
 from compiler.proof.facts.registry import Table, named_refusal

@@ -1,4 +1,4 @@
-"""Rule RS1: chains of movements that no single rule can follow, such as the shift of relative position scores.
+"""Proves how padding acts on a chain of movements as a whole, such as the shift of relative position scores (rule RS1).
 
     scores [H, T, 2T-1] -> pad a column -> [H, T, 2T] -> [H, 2T, T] -> drop a row -> [H, T, 2T-1] -> cut to [H, T, T]
 

@@ -1,4 +1,4 @@
-"""Rules RS: Resize, which computes every place of an axis from entries around a position.
+"""Proves how padding acts on Resize, which computes each output from entries around a position (rules RS1 and RS2).
 
 Rule ids: RS1 every valid place reads valid entries alone, RS2 the nearest valid entry stands in the padding. Positions
 and what is read around them are exact fractions here.

@@ -1,4 +1,4 @@
-"""Rules PD and RS: entries added at the ends of axes, and axes that are stretched.
+"""Proves how padding and batching act on Pad, DepthToSpace, SpaceToDepth and image operators (rules IX13, IX14, RS).
 
 Rule ids: IX13 constants are added, IX14 copies of valid entries are added, RS3 every row by itself, RS4 blocks of
 channels become places.

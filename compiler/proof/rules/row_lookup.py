@@ -1,4 +1,4 @@
-"""Rules IX of numbers: entries chosen by what follows from axis lengths, which differs from row to row.
+"""Proves how padding acts on lookups whose positions depend on each row's own length (rules IX6 and IX7).
 
     x[arange(B), n - 1];  x.gather(1, (n - 1)[:, None, None]);  x.flip(1);  x[:, T // 2 :]
 

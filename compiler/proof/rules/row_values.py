@@ -1,4 +1,4 @@
-"""Finds values that follow from lengths alone and can be computed again for every row, at that row's lengths.
+"""Checks that a value that depends on axis lengths alone can be recomputed for every row, from its own length.
 
 Every entry keeps its slot: an axis of 2*time entries has as many slots as 2*time gives for the slots of time, and the
 entries of a row are the first ones. So operators are taken that compute entry by entry, count, or move whole axes.

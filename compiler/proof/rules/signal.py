@@ -1,4 +1,4 @@
-"""Rules SG: transforms of signals, and the windows they are cut out by.
+"""Proves how padding and batching act on STFT and DFT, and refuses window functions over padded axes (rules SG).
 
 Rule ids: SG1 frames of a fixed number of samples, SG2 a transform along another axis, SG3 zeros up to a fixed length.
 """

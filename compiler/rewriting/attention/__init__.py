@@ -1,1 +1,1 @@
-"""Attention heads: where they are in a graph, which of them may share keys and values, and by which maps."""
+"""Finds the heads of attention in a graph, and computes how several heads can share keys and values."""

@@ -1,7 +1,7 @@
-"""Finds attention over whole sequences: the two products around a softmax, and the projections that feed them.
+"""Finds attention over whole sequences: two MatMuls around a Softmax, and the projections that feed them.
 
-    x -> product, constant -> .. -> heads [batch, time, heads, d] -> .. -> operand [batch, heads, time, d]
-    softmax(q k^T + ..) v -> .. -> product, constant -> output
+    x -> MatMul by constants -> .. -> heads [batch, time, heads, d] -> .. -> operand [batch, heads, time, d]
+    softmax(q k^T + ..) v -> .. -> MatMul by constants -> output
 
 Nothing is matched between a projection and an operand but which values lie there; what those nodes do is found out by
 running them (`compiler.rewriting.attention.probing`). Frames of earlier calls may be joined there, heads apart:

@@ -1,4 +1,4 @@
-"""Chooses the heads that share: the partition into equal groups with the least cost, and the groups of each layer."""
+"""Chooses the attention heads that share: the cheapest partition into equal groups, and the group count per layer."""
 
 import functools
 import itertools

@@ -1,4 +1,4 @@
-"""Finds the axis of heads in the values between a projection and a product."""
+"""Finds the head axis of the values between a projection and the attention MatMul that reads it."""
 
 from collections.abc import Mapping
 

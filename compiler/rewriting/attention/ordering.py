@@ -1,4 +1,4 @@
-"""Puts the heads of a value into another order, where they come in: in constants, if nothing mixes heads behind them.
+"""Permutes the heads of a value: in the constants that it is computed from where possible, otherwise with a Gather.
 
 A bias over positions, head by head, then stays what it was to every analysis: arithmetic of positions and constants.
 """

@@ -1,7 +1,7 @@
-"""Finds what a part of a graph does to channels, by running it.
+"""Finds the matrix that a subgraph applies to channels, by running the subgraph on unit vectors.
 
-A part between two values is given unit vectors in place of the first one. What comes out is its matrix, and other
-numbers show whether it is one: that every frame and head is treated alike, and that sums go through as sums.
+The subgraph between two values reads unit vectors in place of the first value; its results give the matrix. Further
+inputs show whether the map is affine, and the same for every frame and head.
 """
 
 import dataclasses

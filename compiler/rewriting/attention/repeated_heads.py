@@ -1,4 +1,4 @@
-"""Finds heads of keys and values that a graph repeats for the queries that share them.
+"""Finds heads of keys and values that a graph repeats for the queries that share them (grouped-query attention).
 
 keys [batch, 4, slots, d] -> Unsqueeze -> Expand [batch, 4, 4, slots, d] -> Reshape [batch, 16, slots, d]
 keys [batch, 4, slots, d] -> Gather<axis = 1>(.., 0 0 0 0 1 1 1 1 ..)

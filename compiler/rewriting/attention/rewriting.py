@@ -1,4 +1,4 @@
-"""Writes attention whose heads share keys and values: fewer keys and values are projected, and none is repeated.
+"""Rewrites attention so that heads share keys and values: fewer are projected, and none is repeated.
 
     q [batch, heads, time, d]   -> [batch, groups, heads of a group, time, d]
     k [batch, groups, d, time]  -> [batch, groups, 1, d, time]

@@ -1,8 +1,8 @@
-"""Finds the rows of a projection's operand: batch first, time first, or both merged into one axis.
+"""Finds whether a projection's operand has the batch first, time first, or both merged into one axis.
 
-[batch, time, width] -> product
-[time, batch, width] -> product
-[batch, time, ..] -> Reshape [batch * time, width] -> product  read as the product over the axes apart
+[batch, time, width] -> MatMul
+[time, batch, width] -> MatMul
+[batch, time, ..] -> Reshape [batch * time, width] -> MatMul  read as the MatMul over separate axes
 """
 
 import dataclasses

@@ -1,6 +1,6 @@
-"""Reads the nodes between the two products of attention: factors, added terms, hidden positions, a softmax.
+"""Reads the nodes between the two MatMuls of attention: scale factors, added terms, masks and the Softmax.
 
-scores = MatMul(queries, keys) -> Mul, Div by a number | Add of a term | Where(seen, scores, a number that hides)
+scores = MatMul(queries, keys) -> Mul, Div by a number | Add of a term | Where(seen, scores, a number that masks)
        -> Softmax along the last axis -> Where(seen, weights, 0), or nothing -> MatMul(weights, values)
 """
 

@@ -1,4 +1,4 @@
-"""Computes one key or value for several heads: the maps from the heads to the shared one, and back.
+"""Computes the linear maps by which several heads share one key or value: to the shared one, and back to each head.
 
 Row vectors. Head h of a group has vectors x_h [frames, d]; the group shares m = sum_h x_h A_h, and x_h is read as
 m B_h. What is lost is sum_h |(x_h - m B_h) R_h|^2, where the metric M_h = R_h R_h^T [d, d] is what reads the vectors:

@@ -1,4 +1,4 @@
-"""Computes the states of heads that share keys or values from the states of the single heads.
+"""Computes the states of shared keys and values from the states of the single heads.
 
 A group shares m = sum_h x_h A_h, frame by frame (`compiler.rewriting.attention.shared_maps`), so what is cached of m
 follows from what was cached of the heads: sum_h c_h A'_h, with A'_h the map A_h in the channels of the cache.

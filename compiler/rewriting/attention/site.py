@@ -1,4 +1,4 @@
-"""Records an attention whose keys and values can be shared, as found by running its parts."""
+"""Records an attention whose keys and values can be shared, with its projections as found by running subgraphs."""
 
 import dataclasses
 

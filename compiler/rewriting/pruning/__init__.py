@@ -1,1 +1,1 @@
-"""Takes channels out of a graph that few of its results depend on, and fits what reads the others anew."""
+"""Removes channels that a graph's results depend on least, and refits the weights that read the other channels."""

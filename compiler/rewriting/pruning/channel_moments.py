@@ -1,4 +1,4 @@
-"""Sums what inner axes hold over calibration streams: C^T C of each, [channels, channels]."""
+"""Sums the second moments C^T C of every inner axis's channels C over calibration streams, [channels, channels]."""
 
 from collections.abc import Sequence
 

@@ -1,8 +1,8 @@
-"""Chooses how many entries of every inner axis stay, so that a call takes a share of its time and loses least.
+"""Chooses how many entries of every inner axis to keep, so that a call takes a share of its time with least error.
 
-Greedy: of all axes, and of all smaller numbers of each, the one whose further loss is least beside the time that it
-saves further. The losses of several axes add up as long as they are small, which is what the choice takes for granted;
-what the graph then loses is measured, not added.
+Greedy: each step removes entries of the axis and in the number that add the least error per time saved. The
+errors of several axes are assumed to add up, as they do while they are small; the error of the pruned graph is
+measured, not added.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""Takes channels of an inner axis out of a graph, in place: out of every constant that has a part for each of them."""
+"""Removes channels of an inner axis from a graph in place, by slicing every constant that has entries for them."""
 
 from collections.abc import Sequence
 

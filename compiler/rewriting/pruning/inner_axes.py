@@ -1,4 +1,4 @@
-"""Finds the inner axes of a graph: entries made by constant weights and read by one product with constant weights.
+"""Finds a graph's inner axes, whose entries constant weights make and one MatMul with constant weights reads.
 
     h = MatMul(x, W [256, 1024]) + b;  g = h * Sigmoid(h);  y = MatMul(g, V [1024, 256])
 

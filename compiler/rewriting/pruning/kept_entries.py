@@ -1,4 +1,4 @@
-"""Computes states of which entries were taken out from the states as they were."""
+"""Slices the states of a graph before pruning to the entries that pruning keeps."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Chooses the order in which entries of a product go: each time the one whose loss is least once the others make up.
+"""Orders the removal of a MatMul's input channels by least error, with the weights of the other channels refitted.
 
     Y = C O,  C [frames, channels],  G = C^T C:     score(k) = tr( O_k^T ([G^-1]_kk)^-1 O_k )
 

@@ -1,1 +1,1 @@
-"""Rewrites a graph by exact rules, folds constants and merges equal nodes: the parts of the pass simplify."""
+"""Implements the pass simplify: exact rewrite rules, constant folding, and merging of equal nodes."""

@@ -1,10 +1,10 @@
-"""Removes axes of one entry that a graph adds and removes again.
+"""Removes axes of size 1 that a graph adds and removes again.
 
     Unsqueeze(Unsqueeze(x, 1), 2)           ->  Unsqueeze(x, [1, 2])
     Squeeze(Unsqueeze(x, 1), 1)             ->  x
     Squeeze(Slice(Unsqueeze(x, 1), 4), 1)   ->  Slice(x, 3)
 
-The last is how pieces of a state are taken that was an entry of a stack.
+Graphs take pieces of a state in the last way where the state was an entry of a stack.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Entries at a border that are repeated behind it, as operators that pad write it.
+"""Replaces a Concat of a value and its repeated last entry by a Pad in edge mode.
 
 Concat(x, Expand(x[-1:], [n, 1, 8]))  =  Pad<mode = "edge">(x, [0, 0, 0, n, 0, 0])
 """

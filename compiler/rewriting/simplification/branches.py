@@ -1,4 +1,4 @@
-"""Replaces an If on a constant by its branch: nodes and weights get names of their own.
+"""Replaces an If on a constant condition by the nodes of its branch, with new names for nodes and weights.
 
     y, z = If(True)<then_branch = {a = Neg(x)  b = Abs(a)  -> a, b}>     ->  a = Neg(x)  b = Abs(a)  y = a  z = b
 

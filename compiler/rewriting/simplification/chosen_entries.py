@@ -1,4 +1,4 @@
-"""Computes on all entries what a graph computes on the entries that a mask selects.
+"""Rewrites a computation on the entries that a boolean mask selects as the same computation on all entries.
 
     f(GatherND(z [batch, time, 8], the places of a mask))  ->  f(Reshape(z, [-1, 8])), of which the mask chooses
 

@@ -1,4 +1,4 @@
-"""Folds nodes whose operands are all constant, by running them in ONNX Runtime: the bits are those of the node itself.
+"""Folds nodes with constant operands by running them in ONNX Runtime, so that their results are equal to the bit.
 
 An operator is folded if it stands in FOLDED, which says how large its result can be before anything is computed.
 Not in it are random operators, those of other domains, subgraphs, and quantization, whose nodes targets look for.

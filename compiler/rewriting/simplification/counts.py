@@ -1,4 +1,4 @@
-"""Ranges of a fixed number of integers: those from 0 on, and where they begin.
+"""Rewrites a Range of a fixed number of integers as its start plus the constant 0, 1, 2, ...
 
     r = Range(n - 3, n, 1)     ->  r = Add(n - 3, [0, 1, 2])
 

@@ -1,4 +1,4 @@
-"""Replaces writes at positions that a mask selects by a choice between the old value and the new.
+"""Replaces a ScatterND at positions that a boolean mask selects by a Where between the old and the new value.
 
     y = ScatterND(x, Transpose(NonZero(mask)), Expand(0.0, ..))               ->  y = Where(mask, 0.0, x)
     y = ScatterND(x, Transpose(NonZero(mask)), GatherND(z, the same places))  ->  y = Where(mask, z, x)

@@ -1,4 +1,4 @@
-"""Positions in the one spelling that sizes and rules know: whole numbers from 0 on.
+"""Rewrites Range and Slice of positions in the form that shape inference and rules know: integers counted from 0.
 
 Before:
     p = Range(Cast<float>(0), Cast<float>(total), Cast<float>(1))

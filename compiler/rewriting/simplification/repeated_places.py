@@ -1,4 +1,4 @@
-"""Keeps axes apart that a graph merges only to gather entries at positions which repeat.
+"""Rewrites a GatherElements on merged axes whose indices repeat, so that the axes stay apart.
 
 Before:
     x [2, batch, 8, 23]; flat = Reshape(x, [-1, 23]) [16 * batch, 23]

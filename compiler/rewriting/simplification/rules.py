@@ -1,4 +1,4 @@
-"""Local rules of `simplify`: for each operator a value that equals its output, infinities and NaN included.
+"""Defines the local rules of `simplify`: each returns a value equal to an operator's output, with infinities and NaN.
 
 Each rule was weighed against its namesake in onnxscript 0.7.2, whose rules look at trees of nodes, compare constants
 with a tolerance of 1e-8 and trust inferred sizes. Taken over in a form of our own:

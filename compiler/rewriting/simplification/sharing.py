@@ -1,4 +1,4 @@
-"""One node in place of equal ones, one initializer in place of equal ones: equal to the bit."""
+"""Merges equal nodes into one node, and initializers that are equal to the bit into one initializer."""
 
 import onnx_ir as ir
 

@@ -1,4 +1,4 @@
-"""Finds values that are the same at many positions: their source, and the mask that puts them in place.
+"""Finds values that repeat entries along axes, and for each one the smaller value that broadcasts to it.
 
 new = Transpose(Expand(0.0, [batch, 2, 8]))     is 0.0 everywhere
 new = Expand(v [8], [batch, 2, 8])              is v at every place of the first two axes

@@ -1,4 +1,4 @@
-"""Simplifies sums of whole numbers: `offset + 4 - (offset - cached)` is `cached + 4`.
+"""Simplifies integer sums: `offset + 4 - (offset - cached)` becomes `cached + 4`.
 
 Sums are taken apart through additions and subtractions of single numbers, and through what only gives a number another
 shape or another type of whole numbers.

@@ -1,4 +1,4 @@
-"""Replaces writes at fixed positions, as slices are assigned, by a join of old, new and old parts.
+"""Replaces writes at fixed positions, which exporters make from slice assignments, by Concat, Gather or Where.
 
     y = ScatterND(x [10, ...], [[7], [8], [9]], new)     ->  y = Concat<axis = 0>(Slice(x, 0, 7), new)
     y = ScatterND(x [10, ...], [[0], [2], [4]], new)     ->  y = Gather(Concat(x, new), [10, 1, 11, 3, 12, 5, ..])

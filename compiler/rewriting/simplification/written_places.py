@@ -1,4 +1,4 @@
-"""Finds the positions that a ScatterND writes, from its indices: per axis all entries, a run of them, or known ones.
+"""Finds the positions that a ScatterND writes, from its indices: along each axis all entries, a range, or a list.
 
     x[:, 2:5] = v     ->  indices [[[0, 2], [0, 3], [0, 4]], [[1, 2], ..], ..]  ->  axis 0: all, axis 1: 2 to 5
     x[..., 0::2] = v  ->  axis 2: every second entry from 0 on

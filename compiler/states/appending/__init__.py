@@ -1,1 +1,1 @@
-"""Caches to which calls append: what a graph does with cached frames, which lie in the order in which they came."""
+"""Rewrites graphs for append caches, which hold cached frames in the order in which they came."""

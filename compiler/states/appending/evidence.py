@@ -1,4 +1,4 @@
-"""Runs parts of a graph to find what it gives for a state along a cache, and what lies beside the slots.
+"""Shows, by running subgraphs, that a state's next value is its cached frames followed by the call's new frames.
 
 Shown is that the next state holds the cached frames and behind them those of one value, the new frames, as many as the
 call has: then this value is all that a call needs to give. What moves frames reads nothing else but true lengths, which

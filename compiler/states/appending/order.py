@@ -1,4 +1,4 @@
-"""Rewrites a graph so that cached frames lie oldest first, and cached and new frames are read separately.
+"""Rewrites a graph so that a cache holds its oldest frame first, and reads cached and new frames separately.
 
 The graph has the newest cached frame in the last slot, free slots in front; now free slots lie behind. Of a row with L
 frames in W slots, slot s holds what slot (s - L) mod W held. Every value along the slots of a cache is followed:

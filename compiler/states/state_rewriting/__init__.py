@@ -1,1 +1,1 @@
-"""Rewrites what a graph keeps from call to call: operators move to the new frames, and other states replace the old."""
+"""Rewrites the states of a graph: operators move to the new frames, and their results on old frames become states."""

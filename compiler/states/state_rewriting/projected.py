@@ -1,4 +1,4 @@
-"""Computes the states that a graph has now from those that it had before, by a graph of their own."""
+"""Computes the states of a rewritten graph from the states of the graph before the rewrite, with a small ONNX graph."""
 
 import dataclasses
 import functools

@@ -1,4 +1,4 @@
-"""Moves operators from all frames to the new ones, and keeps their results on the old frames as states."""
+"""Makes operators compute new frames alone instead of all frames, and keeps their results on old frames as states."""
 
 import onnx_ir as ir
 

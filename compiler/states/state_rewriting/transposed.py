@@ -1,4 +1,4 @@
-"""Carries the context of a convolution in the order of axes in which its new frames are computed.
+"""Transposes the state of a convolution to the order of axes in which its new frames are computed.
 
 Before:
     joined = Concat(context [batch, 256, 14], Transpose(x [batch, 16, 256]));  next_context = joined[:, :, -14:]

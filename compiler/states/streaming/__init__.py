@@ -1,1 +1,1 @@
-"""Chooses the states of a stream: stable values, the network of states, and the cheapest cut through it."""
+"""Chooses the states of a stream with a minimum cut over the values that no later call changes."""

@@ -1,4 +1,4 @@
-"""Chooses which intermediate results to keep from call to call: a minimum cut, exact, in whole numbers.
+"""Chooses which intermediate results to keep from call to call, with an exact minimum cut over integer costs.
 
 A network of operators leads from sources to values that are demanded whole. Whole is a value that is carried (its
 cost is paid once, however many read it), or whose operator runs again on everything (then its operands are demanded

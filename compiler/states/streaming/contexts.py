@@ -1,4 +1,4 @@
-"""Finds contexts of convolutions: states of fixed size whose newest frames are fed back, wherever they are cut.
+"""Finds the contexts of convolutions: states of fixed size, joined with new frames and fed back as the newest.
 
     joined = Concat(context, x); next_context = the last frames of joined, as many as the context has
 

@@ -1,4 +1,4 @@
-"""Finds the values of a streaming graph that are provably stable: no later call changes their cached frames.
+"""Finds the stable values of a streaming graph: those whose cached frames provably change in no later call.
 
 A cache that is joined as Concat(old, new) and fed back whole keeps its old frames as they are. So does every value
 that is computed from joined caches frame by frame, with constants beside them: f(Concat(old, new)) is

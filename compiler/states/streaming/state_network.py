@@ -1,4 +1,4 @@
-"""Prices the stable values of a streaming graph: time per call of one stream with full caches."""
+"""Estimates the time per call of keeping or recomputing each stable value, for one stream with full caches."""
 
 from compiler.graph.operator_costs import Rates, bytes_moved, bytes_of, multiply_adds
 from compiler.states.streaming.carrying_cut import Carrying, Choice, Network, Operator

@@ -1,4 +1,4 @@
-"""The table from operator to rule; an operator without a rule is refused where its operand differs from row to row."""
+"""Maps operators to the rules that batch them; an operator without a rule cannot read values that differ by row."""
 
 from collections.abc import Callable
 from typing import TypeAlias

@@ -1,4 +1,4 @@
-"""Operators that act along named axes: reductions, normalisations, searches and sums so far."""
+"""Batches operators that act along given axes, such as reductions, Softmax, normalizations, ArgMax, CumSum and LSTM."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Rules for lookups, and for shapes as data."""
+"""Batches Gather and Scatter operators, and replaces Shape and Size by the shape and size in the graph for one row."""
 
 import numpy as np
 import onnx_ir as ir

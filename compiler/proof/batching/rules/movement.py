@@ -1,4 +1,4 @@
-"""Operators that move entries: reshapes, transposes, joins, cuts and paddings."""
+"""Batches operators that move or repeat entries, such as Transpose, Reshape, Expand, Concat, Split, Slice and Pad."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Operators that broadcast, matrix products among them."""
+"""Batches elementwise operators, quantization, MatMul, Gemm and Einsum."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Every padded form by the name under which a rule asks for it."""
+"""Maps the names by which rules request lowerings to the functions that write them."""
 
 from compiler.proof.padding.lowerings import lookup, newest, number, recurrence, reduction, windows_and_borders
 from compiler.proof.padding.lowerings.site import NodeLowering

@@ -1,4 +1,4 @@
-"""Forms of lookups: an entry that is chosen by position lies in another slot in every row.
+"""Writes lookups of entries whose slot depends on the row's true length, such as the last valid frame.
 
 Before:
     rows = Slice(table [1, rows, d], 0, cache + 16)     last = Gather(x [batch, time, d], -1)

@@ -1,4 +1,4 @@
-"""Form that takes the newest entries of cached frames and of a chunk padded behind them, right-aligned again.
+"""Writes the selection of the newest frames from a cache and a padded chunk, right-aligned again.
 
 Before:
     kept = Slice(x [batch, cache + chunk, d], -128:)     as many as there are, 128 at most

@@ -1,4 +1,4 @@
-"""The form "number": data that follow from axis lengths are computed per row from the true lengths.
+"""Writes values computed from axis lengths once per row, from the true lengths (lowerings "number" and "row_output").
 
 Before:
     y = Div(total, Cast(Shape(x)[1]));  z = Add(x, Range(0, Shape(x)[1]) / Shape(x)[1])      # count slots

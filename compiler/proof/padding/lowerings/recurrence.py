@@ -1,4 +1,4 @@
-"""The form "sequence_lens": a recurrent network gets the true length of every row.
+"""Passes the true length of every row to a recurrent network (lowering "sequence_lens").
 
 Before:
     Y, Y_h = LSTM(X [time, batch, features], W, R, B)

@@ -1,4 +1,4 @@
-"""The forms "mean", "normalize" and "last_index": statistics over the valid entries of padded axes.
+"""Writes means, normalizations and ArgMax over the valid entries of padded axes alone.
 
 Before:
     m = ReduceMean(x, axes); y = InstanceNormalization(x, scale, bias); i = ArgMax(x, select_last_index=1)
@@ -7,7 +7,8 @@ After:
     c = Where(valid, x - mean, 0); y = c / sqrt(ReduceSum(c * c) / true number + epsilon) * scale + bias
     i = Min(ArgMax(x filled with -infinity, select_last_index=1), true number - 1)
 
-The second pass over centred entries keeps the precision of the first form. Sums of half precision are taken in float32.
+The lowerings are "mean", "normalize" and "last_index". The second pass over centred entries keeps the precision of the
+original node. Sums of half precision are taken in float32.
 """
 
 from collections.abc import Sequence

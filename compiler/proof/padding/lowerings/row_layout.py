@@ -1,4 +1,4 @@
-"""Lays out values that are per row as an operand has its rows: alone on an axis, or merged with others.
+"""Arranges per-row values in the layout of an operand's rows: as an axis of their own, or merged with other axes.
 
 lengths [batch] -> [batch * heads];  slots [batch, places] -> [frames * batch, places]
 mask [batch, time, places] -> [batch * heads, time, places]

@@ -1,4 +1,4 @@
-"""Records a node that needs another form in the padded program, with what the form may use."""
+"""Defines the record of a node that a lowering replaces in the padded program, with what the lowering may use."""
 
 import dataclasses
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""The forms "average_pool", "mirror", "hold" and "resize_apart": windows and borders along the true axes of a row.
+"""Writes average pooling, Pad and Resize so that windows and borders follow the true length of each row.
 
 Before:
     y = AveragePool(x, pads=[1, 1], count_include_pad=0); z = Pad(x, [1, 1], mode="reflect"); w = Resize(x, linear)
