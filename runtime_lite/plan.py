@@ -1,4 +1,4 @@
-"""The command `plan`: computes from the cost tables of bundles how many streams this machine can serve in time."""
+"""Implements the command `plan`, which computes how many streams this machine can serve from bundles' cost tables."""
 
 import argparse
 import sys

@@ -8,10 +8,10 @@ After:
     weights = Where(visible, Softmax(Where(visible, scores, lowest)), 0)
     y = MatMul(weights, v)
 
-A row of scores that a mask hides completely gets weights of 0, and so a result of 0, as the specification demands.
-Numbers that are added to the scores hide them when they are the lowest of their type or -infinity in ONNX Runtime's
-kernel; in the specification only -infinity hides. Without a mask every row sees its first column, and no selection
-follows the softmax.
+A row of scores that is masked completely gets weights of 0, and so a result of 0, as the specification demands. Values
+that are added to the scores mask them when they are the lowest of their type or -infinity in ONNX Runtime's kernel; in
+the specification only -infinity masks. Without a mask every row attends to its first column, and no Where follows the
+Softmax.
 
 Requires: symbolic shapes; opset 23.
 Ensures: no Attention but those it keeps.

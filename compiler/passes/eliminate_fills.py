@@ -5,7 +5,7 @@ Before:
 After:
     keys = Concat(cache, new);  shares = Softmax(Where(seen, MatMul(queries, keys), lowest))
 
-The pass pad_axes fills free cache slots with zeros at the input. The softmax ignores scores of hidden keys; and
+The pass pad_axes fills free cache slots with zeros at the input. The softmax gives masked keys a weight of 0; and
 quantised values are finite, so that weights of zero remove them from the sum.
 
 Requires: caches whose free slots follow from lengths or masks.

@@ -5,7 +5,8 @@ Before:
 After:
     y = LayerNormalization(x, gamma);  z = Relu(y)
 
-Which outputs a node has tells some parsers what it computes, and they take LayerNormalization and MaxPool with one.
+Some parsers derive what a node computes from its declared outputs, and accept LayerNormalization and MaxPool with one
+output only.
 
 Requires: nothing.
 Ensures: the last output of every node is read, or the operator has it always.

@@ -5,8 +5,8 @@ Before:
 After:
     t = Transpose(image, (0, 2, 3, 1));  r = Reshape(t, [0, 16, 4864]);  y = MatMul(r, weights in that order)
 
-ONNX Runtime computes convolutions in a layout of its own, and goes back to channels last in one move, which it takes
-such a transpose for; in any other order it moves everything twice.
+ONNX Runtime computes convolutions in a layout of its own. It takes a transpose to channels last for the conversion back
+from that layout, and moves all values once; for any other order it moves them twice.
 
 Requires: constant weights; known sizes but for the rows.
 Ensures: nothing.

@@ -6,8 +6,8 @@ Before:
 After:
     all = MatMul(q, P [1, 4, 64, 144]);  scores = GatherElements(all, index spread to [batch, 4, 16, 144])
 
-Every row of the batch looks its positions up at other places. Scores are fewer numbers than positions as long as a call
-has fewer frames than a head has channels.
+Each row of the batch looks up other positions. There are fewer scores than looked-up values as long as a call has fewer
+frames than a head has channels.
 
 Requires: known sizes but for the rows; a table with as many rows as there are places.
 Ensures: no product with looked-up rows of such a table.

@@ -5,8 +5,8 @@ Before:
 After:
     y = Gelu(x)
 
-Files of older operator sets have no Gelu. A device may have it and no error function, which by itself is nothing that a
-network needs.
+Files of older operator sets have no Gelu. A device may have Gelu and no Erf, which networks hardly need for anything
+else.
 
 Requires: operator set 20, which has Gelu.
 Ensures: no Erf whose result is read by such a product alone.

@@ -5,9 +5,10 @@ Before:
 After:
     shares = Softmax(Where(mask, scores, lowest));  shares = Softmax(Max(scores + bias, lowest))
 
-Beside any number above the lowest the lowest has a share of 0, as -inf has: numbers of a type are further apart there
-than the exponential reaches. So a row that sees something keeps its bits. One that sees nothing gets equal shares in
-place of NaN: it is shown that there is none, but where it lies in padding, of which nothing is read.
+The softmax gives the lowest number a weight of 0 beside any larger number, as it does for -inf: numbers of a type are
+further apart there than the exponential reaches. So a row with a score that is not masked keeps its bits. A row whose
+scores are all masked would get equal weights in place of NaN: the pass proves that there is none, except in padding, of
+which nothing is read.
 
 Requires: sizes of the axes.
 Ensures: no -inf of a constant reaches a softmax, but those that are refused.

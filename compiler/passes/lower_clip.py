@@ -5,8 +5,8 @@ Before:
 After:
     y = Min(Max(x, least), most)
 
-There is a parser that documents Clip for floating point alone, and Max and Min for whole numbers, too. Models clip
-lengths and positions.
+Some parsers document Clip for floating point only, but Max and Min for integers, too. Models clip lengths and
+positions.
 
 Requires: nothing.
 Ensures: no Clip over INT32 or INT64.

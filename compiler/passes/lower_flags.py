@@ -7,8 +7,8 @@ After:
     y = Cast(ScatterND(Cast(flags), places, Cast(written)))        # in INT32
     n = Cast(CumSum(Cast(Cast(flags, to INT64)), axis))            # in FLOAT
 
-There is a parser that documents these operators for numbers alone, and CumSum for floating point. Models mark the slots
-of a ring that they have written, and count the frames that are not padding.
+Some parsers document these operators for numbers only, and CumSum for floating point only. Models mark with booleans
+the slots of a ring that they have written, and count the frames that are not padding.
 
 Requires: nothing; counts are written where the length of their axis is a number.
 Ensures: none of these operators over BOOL, but those that reduce what they scatter.

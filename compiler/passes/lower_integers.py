@@ -5,8 +5,8 @@ Before:
 After:
     y = MatMulIntegerToFloat(x, W, scale of x, scales of W, zero of x, zeros of W, b)
 
-The runtime makes the operator of the same pattern by itself, but adds the bias behind it. With QuantizeLinear and
-DequantizeLinear a graph is for every runtime, thus this comes last, for one.
+ONNX Runtime fuses the same pattern by itself, but adds the bias in a node behind it. A graph with QuantizeLinear and
+DequantizeLinear runs on every runtime, so this pass, which serves ONNX Runtime alone, comes last.
 
 Requires: QuantizeLinear and DequantizeLinear around products, as quantize_static writes them.
 Ensures: the graph multiplies by the weights that it had, compared as numbers.

@@ -6,7 +6,7 @@ After:
     r = Reshape(x, [-1, 256]);  y = MatMul(r, weights);  z = Add(y, bias);  n = LayerNormalization(z)
     then Reshape(n, [-1, 16, 512]) where something reads it that is not done row by row; the same for dequantised codes
 
-Backends have fused kernels (product and bias, product and activation) for matrices alone, and fuse an addition with the
+Backends have fused kernels (MatMul and bias, MatMul and activation) for matrices only, and fuse an addition with the
 normalisation behind it into a slower kernel where there are three axes.
 
 Requires: symbolic shapes with at most one size that is no number.

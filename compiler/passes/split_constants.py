@@ -5,8 +5,8 @@ Before:
 After:
     u = Conv(Add(x, shared), weights);  y = Add(u, own), own equal to shared
 
-A builder that computes a convolution along time as one over images gives a constant that is added to its result another
-shape, and so to whatever else reads the same constant; it then refuses the graph, and names no node.
+A builder that computes a convolution along time as one over images changes the shape of a constant that is added to the
+result, and with it the shape that all other readers of the constant see; it then refuses the graph, and names no node.
 
 Requires: nothing.
 Ensures: elementwise nodes behind a convolution share no constant.

@@ -5,7 +5,7 @@ Before:
 After, for each of four blocks of 512 channels:
     h = MatMul(x, a[:, block]) + c[block];  y = Gemm(h * Sigmoid(h), b[block], y of the block before, or d)
 
-16 streams of 16 frames are 256 rows, and 2 MB of hidden numbers, which leave a cache of the second level three times.
+For example, 16 streams of 16 frames are 256 rows, whose 2 MB of hidden values leave a second-level cache three times.
 
 Requires: two axes (`merge_rows`); constant weights.
 Ensures: no product reads more than BLOCK hidden channels, where they can be divided.

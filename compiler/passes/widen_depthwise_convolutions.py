@@ -6,9 +6,9 @@ After:
     t = Transpose(x);  image = Transpose(Unsqueeze(t, 1), (0, 3, 1, 2))  # [batch, 256, 1, 30]
     u = Transpose(Conv(image, weights [256, 1, 1, 15], group 256), (0, 2, 3, 1));  y = Transpose(Squeeze(u, 1))
 
-ONNX Runtime computes several channels at once in two dimensions alone; in one it multiplies matrices of one line. It
-takes a transpose that stands right at such a convolution for its own change of layout; the other two meet what the
-model has around it (`sink_transposes`).
+ONNX Runtime computes several channels at once in 2-D convolutions only; in 1-D ones it multiplies matrices of one row.
+It takes a transpose right next to such a convolution for its own change of layout; the other two meet the transposes
+that the model has around it (`sink_transposes`).
 
 Requires: constant weights.
 Ensures: no depthwise convolution has one dimension.

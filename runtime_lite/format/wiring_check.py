@@ -1,4 +1,4 @@
-"""Checks the wires of a manifest: each connects matching tensors, no input has two, and there are no cycles.
+"""Checks that every wire of a manifest connects matching tensors, no input has two wires, and there are no cycles.
 
 Two sizes match if a bucket of the one graph gives a size that a bucket of the other takes; batch axes match each other.
 """

@@ -1,4 +1,4 @@
-"""Runs the scheduler's decisions on threads: callers that wait for an answer, and workers.
+"""Executes the runs that the scheduler decides on threads: those of callers that wait for an answer, and workers.
 
 A decided run goes to a caller that waits for a part of it, else to any waiting caller, else to a worker. Workers are
 started when they are first needed and sleep until they get a run; the timer thread sleeps until the next deadline. No

@@ -1,4 +1,4 @@
-"""Compiles every graph file for the NPU of a Qualcomm SoC, and verifies the result in the vendor's simulator.
+"""Writes static graphs for the NPU of a Qualcomm SoC, and compiles a context for each with the vendor's compiler.
 
 The graphs are static. For `precision: float16` they are in float32, and the HTP computes them in half precision, which
 it does for SoCs that have floating point at all; for `a16w8` and `a8w8` every value is on a grid of 16 or 8 bits, and
