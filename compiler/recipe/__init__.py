@@ -1,1 +1,1 @@
-"""Reads a recipe into one frozen record, and refuses early, with the line, what no build can do."""
+"""Reads a recipe into one frozen record, and refuses impossible builds before they start, naming the recipe's line."""

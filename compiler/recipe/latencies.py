@@ -1,4 +1,4 @@
-"""Checks that graphs which are one model at several latencies differ in name and agree in inputs and outputs."""
+"""Checks the graphs that are one model at several latencies: different names, the same inputs and outputs."""
 
 from collections.abc import Mapping, Sequence
 

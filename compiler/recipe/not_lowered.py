@@ -1,4 +1,4 @@
-"""Refuses, with its name and line, what a recipe may declare but no pass lowers yet: wires into states."""
+"""Refuses wires into states, which a recipe may declare but no pass lowers yet; the message names the line."""
 
 from compiler.errors import Refused
 from compiler.recipe.load import LoadedRecipe

@@ -1,4 +1,4 @@
-"""Checks the values that a recipe gives for a tensor: one number for all entries, or lists nested to its shape."""
+"""Checks the values that a recipe gives for a tensor: one number for all entries, or nested lists of its shape."""
 
 from collections.abc import Iterator, Sequence
 

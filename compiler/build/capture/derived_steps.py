@@ -1,4 +1,4 @@
-"""Derives the graph of one streaming call from a captured model of whole sequences, and adds caches to the recipe.
+"""Derives the graph of one streaming call, with inputs and outputs for caches, from a model of whole sequences.
 
 What comes out is what a user writes by hand who exports a model with caches: inputs and outputs for every cache, and an
 axis with a window along which they lie. Everything behind knows no other kind of stream.

@@ -1,4 +1,4 @@
-"""Makes the graph that the first pass receives: the captured graph with the recipe's states and axes, checked."""
+"""Makes the graph that the first pass receives: adds the recipe's states and axes to the captured graph."""
 
 import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Finds axis sizes that must match because one node concatenates, adds or multiplies the tensors that have them."""
+"""Finds pairs of axis sizes that must match because one node concatenates, adds or multiplies the tensors."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Hashes the parameters, buffers and attributes of a module by name, to find out in what two modules differ."""
+"""Hashes the parameters, buffers and attributes of a module by name, so that two modules can be compared."""
 
 import hashlib
 from collections.abc import Iterator

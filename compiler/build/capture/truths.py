@@ -1,4 +1,4 @@
-"""Rewrites Where on booleans as And, Or and Not, because ONNX allows a boolean Where and runtimes lack it.
+"""Rewrites Where on booleans as And, Or and Not, because ONNX defines a boolean Where and runtimes lack it.
 
 Before:
     y = Where(condition, a, b)                                       # a and b of type bool

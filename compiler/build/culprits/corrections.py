@@ -2,7 +2,7 @@
 
     v' = v + (right value - local error's value)        where that is finite; elsewhere the right value itself
 
-Only a section's own error goes: what it makes of wrong inputs stays as wrong as it was, so a value behind the culprit
+Only a subgraph's own error goes: what it makes of wrong inputs stays as wrong as it was, so a value behind the culprit
 does not cancel it. One graph takes all corrections as inputs; a correction that is not asked for is zero.
 """
 

@@ -1,8 +1,8 @@
 """Writes a folder that reproduces a defect: the faulty subgraphs before and after the pass, with their inputs.
 
-    before.onnx   the sections as they were           findings.json  nodes, source lines, statistics, limits
-    after.onnx    the sections as the pass left them  reproduce.py   runs both with numpy and onnxruntime alone,
-    inputs.npz    what they read, one call                          exits with 1 while they differ
+    before.onnx   the subgraphs as they were           findings.json  nodes, source lines, statistics, limits
+    after.onnx    the subgraphs as the pass left them  reproduce.py   runs both with numpy and onnxruntime alone,
+    inputs.npz    what they read, one call                           exits with 1 while they differ
 
 Large weights of a graph lie beside it, in `before.weights` and `after.weights`. Where the pass has reshaped what is to
 blame, as it may do with states, `expected/...` of the inputs takes the place of `before.onnx`.

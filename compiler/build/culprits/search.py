@@ -1,11 +1,11 @@
-"""Finds the smallest set of subgraphs of a graph whose own errors break a parity gate.
+"""Finds a minimal set of subgraphs of a graph whose own errors make a parity gate fail.
 
-1. Local errors: every section is run on the values of the graph before the pass (`forced_values`).
-2. Suspects: sections whose local error is larger than the rounding of the pass explains (`explained_rounding`).
+1. Local errors: every subgraph is run on the values of the graph before the pass (`forced_values`).
+2. Suspects: subgraphs whose local error is larger than the rounding of the pass explains (`explained_rounding`).
 3. Confirmation: the suspects' own errors are taken away (`corrections`); if the gate holds then, the set is
    thinned out until every member is needed. What stays is sufficient, and none of it is superfluous.
-4. Without suspects that suffice: a few sections that cause most of the error although each rounds no worse than it must
-   (they must not be rounded); otherwise the error is spread over many nodes, and the search reports that.
+4. Without suspects that suffice: a few subgraphs that cause most of the error although each rounds no worse than it
+   must (they must not be rounded); otherwise the error is spread over many nodes, and the search reports that.
 """
 
 import dataclasses

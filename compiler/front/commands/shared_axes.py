@@ -1,4 +1,4 @@
-"""Finds axes of an ONNX file that always have the same size, though the exporter gave them a name for each input."""
+"""Finds axes of an ONNX file that always have the same size, although exporters give them different names."""
 
 import re
 from collections.abc import Iterator, Mapping

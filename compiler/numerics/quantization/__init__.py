@@ -1,1 +1,1 @@
-"""Provides what the 8-bit passes share: they find layers, record data, choose grids, and rewrite graphs."""
+"""Provides code that the 8-bit passes share: finding layers, recording data, choosing grids, rewriting graphs."""

@@ -1,4 +1,4 @@
-"""Checks that the variants of a target make a graph that is rounded on purpose no noisier.
+"""Checks that a target's variants add no more noise than allowed to a graph that is rounded on purpose.
 
 The same graph with variants and without rounds other values up and down, so that the two are as far from each other as
 either is from the original. Therefore both are compared with the original, on the same calls, and then their ratios of
