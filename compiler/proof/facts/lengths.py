@@ -1,4 +1,4 @@
-"""Computes the axis lengths for which a proof holds: the shortest that leave no size empty, and the longest allowed."""
+"""Computes the axis lengths for which a proof holds: the shortest with no empty size, the longest that tables allow."""
 
 import dataclasses
 import functools

@@ -1,4 +1,4 @@
-"""Measures the time of the subgraph that makes and reads an inner axis, for different numbers of channels.
+"""Measures the time of the subgraph that makes and reads an inner axis, for different numbers of its entries.
 
 The part is run alone, on what its own inputs are in one call of a stream, with every number in turn. Only numbers at
 which it is faster than at all larger ones are offered: kernels work in blocks, and an odd width may cost more.
