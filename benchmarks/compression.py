@@ -139,7 +139,7 @@ def _parts_of(passes: Sequence[Pass]) -> tuple[Sequence[Pass], Sequence[Pass], S
 def _compressed(
     early: Lowered, made: Compress, exact: Sequence[Pass], rest: Sequence[Pass], console: Console
 ) -> list[Contender]:
-    """Return the graph with fewer channels, alone and with the recipe's integers; neither where it is refused."""
+    """Return the graph with fewer channels, alone and with the recipe's integers, each unless it is refused."""
     started = time.perf_counter()
     try:
         outcome = made.apply(_copy(early))
@@ -154,7 +154,11 @@ def _compressed(
     lowered, minutes = _applied(outcome.lowered, exact), (time.perf_counter() - started) / 60
     alone = Contender(f"compress {made.time:g}", lowered, minutes, f"{before} -> {after}")
     both = dataclasses.replace(alone, label=f"{alone.label}, int8", lowered=_copy(lowered))
-    return [alone, _followed(both, rest)]
+    try:
+        return [alone, _followed(both, rest)]
+    except Refused as error:
+        console.print(f"{both.label}: {error}")
+        return [alone]
 
 
 def _applied(lowered: Lowered, passes: Sequence[Pass]) -> Lowered:
