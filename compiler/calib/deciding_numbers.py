@@ -1,4 +1,4 @@
-"""Finds the floats that decide an integer or boolean output, such as the logits behind labels, to measure noise on.
+"""Finds the float values that decide an integer or boolean output, such as the logits behind labels.
 
 logits -> ArgMax -> labels         what is asked of the noise of labels is asked of that of logits
 """

@@ -1,4 +1,4 @@
-"""Defines the records of a recipe's gates, the promises of a build; compiler/build/verify checks them."""
+"""Defines the records of the gates in a recipe, the checks that a build must pass; compiler/build/verify runs them."""
 
 from typing import Annotated, Literal, Self, get_args
 

@@ -1,4 +1,4 @@
-"""Writes static ONNX graphs with an open number of rows, one file per combination of the other sizes.
+"""Writes ONNX graphs that are static but for the batch size, one file per combination of the other buckets.
 
 All files of a graph share one weights file. A session keeps its own packed copy of the weights, so one session for all
 numbers of rows is what keeps memory small; it is as fast. A graph that needs their number has a file per bucket of the

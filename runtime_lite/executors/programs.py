@@ -1,4 +1,4 @@
-"""Defines the base class of executors whose vendor library runs one program, that of a bucket, at a time."""
+"""Defines the base class of executors for vendor libraries with a program per bucket, of which one runs at a time."""
 
 import abc
 import threading

@@ -1,4 +1,4 @@
-"""Serves the calls of a gateway over HTTP; feeds and outputs are `.npz` files, everything else is JSON.
+"""Offers the methods of a gateway over HTTP; feeds and outputs are `.npz` files, everything else is JSON.
 
     POST   /streams?rows=1                       opens a stream: {"stream", "generation", "number"}
     POST   /streams/STREAM/GENERATION/NUMBER     a chunk: an .npz of arrays by input, an .npz by output comes back

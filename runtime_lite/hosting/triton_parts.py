@@ -1,4 +1,4 @@
-"""Serves voices and recordings, with many responses per request, as a decoupled model of Triton's Python backend.
+"""Implements a decoupled model of Triton's Python backend: speech of a text, or the answers to a whole recording.
 
     voice       a text goes in, packets of sound come out as they are made
     recording   all chunks of a stream go in, along an axis in front of the others; the answer to each comes out

@@ -1,4 +1,4 @@
-"""Defines the records of the work that the scheduler orders: its class, key and times, without tensors.
+"""Defines the records of the work that the scheduler orders: service class, batching key and times, no tensors.
 
     soft target     when a good answer should be out; it orders work
     hard deadline   after it the answer is worthless; it only drops work

@@ -1,4 +1,4 @@
-"""Decides whether a native library may read files without an audit event, by the functions that it imports.
+"""Decides by a native library's imported functions whether it could read files without a Python audit event.
 
 A library that calls no function which opens files, starts processes, loads libraries or goes to the network does none
 of this, whatever is done with it. Code for which this cannot be decided counts as code that does.

@@ -1,4 +1,4 @@
-"""Defines the record of a search for the fastest variants: all measurements, and the choice, also as recipe text."""
+"""Defines the record of a search for the fastest variants of a graph: all measurements, and the chosen variants."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Updates the original's states between two calls as its caller would: appends frames, raises counts, pads slots.
+"""Updates the original's states between two calls as its caller would: appends frames, increments counters.
 
 The built graph makes these updates itself (appended_frames.py, counts.py, held_states.py); the original needs
 them from outside.

@@ -1,4 +1,4 @@
-"""Adds casts to a graph so that ONNX Runtime rounds half-precision values, which it keeps in float32 on a CPU.
+"""Adds casts to a graph so that ONNX Runtime on a CPU rounds float16 values, which it otherwise keeps in float32.
 
 ONNX Runtime runs FLOAT16 and BFLOAT16 nodes on a CPU in float32 and removes the casts that it puts between them: 300 *
 300 is 90 000 there, and infinite on every device that has the type. `with_rounding` writes the same graph in float32

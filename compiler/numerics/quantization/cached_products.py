@@ -1,4 +1,4 @@
-"""Finds MatMuls of data with a state or a table, such as attention's MatMul of queries and cached keys.
+"""Finds MatMuls with a state or a constant table, such as attention's MatMul of queries and cached keys.
 
 Of a cached operand only the new frames have to be quantised, where the state carries codes (carry_codes): the rest was
 quantised when it arrived. A product of two values that a call computes anew has no such gain, and stays.

@@ -1,4 +1,4 @@
-"""Records values of a graph on calibration streams, as histograms and a few rows, from which grids are chosen.
+"""Records the values of a graph on calibration streams, as histograms and sample rows, to choose grids by.
 
 Streams begin with empty caches and carry them from call to call: numbers drawn for caches show ranges that no call has.
 """

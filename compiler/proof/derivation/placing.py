@@ -1,4 +1,4 @@
-"""Writes a position-dependent value for the positions of a call: as a count, a comparison or a table lookup.
+"""Writes nodes that compute a position-dependent value for the frames of a call: by counting, comparison or lookup.
 
 An evaluated value is a table over one or two axes of positions. The first form that gives all of its entries is
 written:

@@ -1,4 +1,4 @@
-"""Bounds the distance between the positions of two operands in each padding region, for causal and banded masks.
+"""Bounds the distance of key and query positions, valid and padded ones apart, for causal and banded masks.
 
 key position - query position, both along axes of L entries, valid first:
     key in the padding, query valid:  at least 1

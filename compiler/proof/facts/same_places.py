@@ -1,4 +1,4 @@
-"""Checks that movements put each valid entry of a padded row where the unpadded row has it, at every length.
+"""Checks that data movement puts each valid entry of a padded row at its place in the unpadded row, at every length.
 
 An index map is evaluated twice: for one row of `frames` frames, and for rows of `frames + more` slots. At every valid
 position of the result, the entry of the row alone is compared with the padded program's entry at that position's slot.

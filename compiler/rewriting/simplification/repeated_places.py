@@ -1,4 +1,4 @@
-"""Rewrites a GatherElements on merged axes whose indices repeat, so that the axes stay apart.
+"""Replaces a GatherElements on a flattened axis by one on the original axes, where its indices repeat along one.
 
 Before:
     x [2, batch, 8, 23]; flat = Reshape(x, [-1, 23]) [16 * batch, 23]

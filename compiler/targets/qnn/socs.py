@@ -1,4 +1,4 @@
-"""Lists the Qualcomm SoCs that a recipe may name, with their numbers and whether their HTP has floating point."""
+"""Lists the Qualcomm SoCs that a recipe may name, with the vendor's ids and whether their HTP has floating point."""
 
 import dataclasses
 

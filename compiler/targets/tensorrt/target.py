@@ -1,4 +1,4 @@
-"""Writes a strongly typed ONNX graph per combination of buckets, with the plan and the tools to build its engine.
+"""Writes a strongly typed ONNX graph per combination of buckets, with the settings and scripts that build its engine.
 
 The graph is the precision plan and is what is verified; the engine is built from it on the machine that runs it, during
 the build where that machine is this one, else later by `build.py finish` or by the script in the bundle. It runs at the

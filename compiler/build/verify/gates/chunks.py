@@ -1,4 +1,4 @@
-"""Checks that the graph answers chunks of every length as the original answers them at their own length."""
+"""Checks, for every chunk length, the graph on the padded chunk against the original on the unpadded one."""
 
 import dataclasses
 import functools
