@@ -57,7 +57,7 @@ def main() -> None:
     original = original_of(loaded, name, spec, cache, Progress(), with_data=False)
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as scratch:
-        plan = plan_lowering(original, OnnxStatic())
+        plan = plan_lowering(original, OnnxStatic(), original.gate)
         final = apply_passes(plan).final
         for rows in options.rows:
             console.print(_measured(plan, final, rows, options.rounds, Path(scratch)))

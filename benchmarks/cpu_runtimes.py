@@ -141,7 +141,7 @@ def _parse() -> argparse.Namespace:
 
 
 def _lowered(original: Original, target: Target) -> Lowering:
-    return lower(plan_lowering(original, target))
+    return lower(plan_lowering(original, target, original.gate))
 
 
 def _emitted(target: Target, lowered: Lowered, folder: Path, rows: Sequence[int]) -> Contender:

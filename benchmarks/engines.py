@@ -75,7 +75,7 @@ def graphs_of(recipes: Sequence[str]) -> Iterator[Graph]:
         loaded = loaded.for_target(listed.index)
         for name, spec in loaded.recipe.graphs.items():
             original = original_of(loaded, name, spec, cache, Progress())
-            lowering = lower(plan_lowering(original, listed.target))
+            lowering = lower(plan_lowering(original, listed.target, original.gate))
             built = emit(lowering)
             with tempfile.TemporaryDirectory() as folder:
                 write_files(Path(folder), built.files)

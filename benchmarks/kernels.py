@@ -123,7 +123,7 @@ def _lowered(
     ]
     loaded = load_recipe(recipe, [*changes, f"graphs.{name}.passes={json.dumps(passes)}"])
     original = original_of(loaded, name, loaded.recipe.graphs[name], _cache(), Progress())
-    plan = plan_lowering(original, Formed())
+    plan = plan_lowering(original, Formed(), original.gate)
     ends = {axis: tuple(dict.fromkeys((sizes[0], sizes[-1]))) for axis, sizes in plan.buckets.items()}
     return lower(plan).graph.final, plan.target, ends
 

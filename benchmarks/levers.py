@@ -182,7 +182,7 @@ def _lowering(options: argparse.Namespace, kind: str, passes: Sequence[PassSpec]
         loaded = load_recipe(options.recipe, [*changes, f"graphs.{name}.passes={written}"])
     target = check(loaded)[0].target
     original = original_of(loaded, name, loaded.recipe.graphs[name], StageCache(default_folder()), Progress())
-    return lower(plan_lowering(original, target))
+    return lower(plan_lowering(original, target, original.gate))
 
 
 def _plans(target: Target) -> dict[str, Plan]:

@@ -442,6 +442,7 @@ CHANGES: dict[str, list[Change]] = {
         ("stream", at(*PARITY, "chained_steps", value=9)),
     ],
     "ParityGate.lossy": [("rounded", at(*PARITY, "lossy"))],
+    "ParityGate.targets": [("rounded", at(*PARITY, "targets", value={"onnx_static": {"max_abs": 1.0e-9}}))],
     "ParityGate.edges": [("stream", at(*PARITY, "edges", value=["silence"]))],
     "ParityGate.drift": [("stream", at(*PARITY, "drift", value={"steps": 16, "max_growth": 1.0e6}))],
     "LossyTolerance.max_abs": [("rounded", at(*PARITY, "lossy", "max_abs", value=1.0e-9))],

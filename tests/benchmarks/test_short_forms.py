@@ -86,6 +86,7 @@ gates: {parity: {net: {max_abs: 1.0e-5, chained_steps: 2}}}
 
 QUICK = (
     f"benchmarks.voices {VOICE} --input text --text 1,2,3 --prompt 2 --tokens 6 --voices 1 2 --rounds 2",
+    f"benchmarks.voices {VOICE} --input text --text 1,2,3 --prompt 2 --tokens 6 --voices 1 --rounds 1 --processor-time",
     f"benchmarks.generation {TOKEN_STEP} --tokens tokens --scores scores --sequences 1 2 --steps 3 --rounds 2",
     "benchmarks.cache_updates --rows 1 --calls 2",
     "benchmarks.ring_steps --slots 8 --rows 1 --layers 1 --width 16 --rounds 2",
