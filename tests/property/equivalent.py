@@ -82,4 +82,50 @@ EQUIVALENT: dict[str, str] = {
     "proof/derivation/any_length:Places.times: factor > 0 -> factor >= 0 in `least = self.least * factor if factor > "
     "0 else "
     "-math.inf`": "0 times as much is 0: the bound from below becomes 0, too, or no number, which `max` passes over",
+    "proof/rules/grids:gather_nd: not all(legal) and len(sizes) == 1 and all((data.axis(axis) is None for "
+    "axis in looked_... -> not all(legal) and len(sizes) == 1": (
+        "`stay_in_range` fills, too, where the size is no number, and clamped to a fixed size indices are legal"
+    ),
+    "proof/rules/joining:_Slicing.slice_axis: sliced.end is None or sliced.end == case.dims()[at] -> "
+    "sliced.end is None": (
+        "the whole axis goes through the general rule for cuts, which keeps all segments and claims no more"
+    ),
+    "proof/rules/joining:_begun: at_zero(first.size) or 0 -> at_zero(first.size) in `if "
+    "never_falls(first.size) and (at_zero(first.size) or 0) >= before:`": (
+        "a size that is no whole number at length 0 ends the run with an error, so nothing more is accepted"
+    ),
+    "proof/rules/length:created: case.batch is not None and symbol(case.batch) in symbols_of(size) -> "
+    "case.batch is not None": (
+        "of sizes without the batch only 0 is a multiple of it: an axis without entries, so what is said of them holds"
+    ),
+    "proof/rules/length:range_: isinstance(stated, int) or (not case.depends(stated) and is_known(case, "
+    "stated)) -> isinstance(stated, int)": (
+        "an axis that no length pads is laid out as one of which every slot is valid, and a start that moves is refused"
+    ),
+    "proof/rules/lookup:_counted_from_front: bound + 1 -> bound in `at_least.append(bound + 1)`": (
+        "a bound has to be one more at the least length, which only refuses more"
+    ),
+    "proof/rules/lookup:gather: case.verdict('IX2', 'rows of a table by numbers', NUMBER) -> "
+    "case.verdict('IX2', 'rows of a table by numbers', NUMBER, pointwise=True)": (
+        "the output is a number, which lies along no axis, so the claim is true"
+    ),
+    "proof/rules/movement:_content: 1 -> 0 in `return math.gcd(*(int(each) if each.is_Integer else 1 for each "
+    "in terms.values()))`": (
+        "a size with a fraction in it has no quotient by what divides the rest, so the pieces never make up the output"
+    ),
+    "proof/rules/movement:restated: len(axis) != 1 -> len(axis) == 1 in `if undecided or len(axis) != 1 or "
+    "not isinstance(axis[0], Frames) or len(axis[0].segmen...`": (
+        "the size stays as the rule writes it, equal at every length; layouts that are spelled otherwise are refused"
+    ),
+    "proof/rules/movement:tile: times is None -> times is not None in `times = "
+    "quotient(normal_form(after[axis]), normal_form(dim)) if times is None else times`": (
+        "shape inference multiplies the size by the repeats: the quotient is the same, or none and it is refused"
+    ),
+    "proof/rules/resizing:_grow: parts[0].size + 1 -> parts[0].size in `least.append(parts[0].size + 1)`": (
+        "what is left of a segment has to be one more at the least length, which only refuses more"
+    ),
+    "proof/rules/row_values:_problem: out is None or any((value is not None and shape is None for value, "
+    "shape in zip(node.in... -> out is None": (
+        "an operand of unknown rank is refused itself, and sizes picked to an unknown rank by the node that picks them"
+    ),
 }

@@ -135,6 +135,12 @@ def test_positions_plus_a_constant_are_positions() -> None:
     assert check_node(Node("Sub", [constant(3, np.int64), positions])).outputs[0].index is None
 
 
+def test_a_constant_that_is_one_only_where_it_is_valid_leaves_no_positions() -> None:
+    positions = Operand(("time",), INT64, COUNTED, COUNTED, index=Index(0))
+    shift = Operand(("late", 1), INT64, exactly(3.0), Interval(-9.0, 9.0))
+    assert check_node(Node("Add", [positions, shift])).outputs[0].index is None
+
+
 def test_how_far_apart_positions_are_is_known_by_region() -> None:
     query = Operand(("time", 1), INT64, COUNTED, COUNTED, index=Index(0))
     key = Operand(("time",), INT64, COUNTED, COUNTED, index=Index(0))

@@ -12,8 +12,8 @@ from compiler.proof.facts.interval import Interval
 from compiler.proof.facts.layout import Side
 from compiler.proof.propagation.propagate import Axes, input_facts, propagate
 from tests.kit.graphs import parse
-from tests.kit.judged import attack, check, check_refused
-from tests.kit.soundness import Node, Operand, constant
+from tests.kit.judged import attack, check, check_refused, rewrites
+from tests.kit.soundness import Node, Operand, constant, number
 
 INT64 = ir.DataType.INT64
 ROWS = "0: rows(batch)"
@@ -111,6 +111,11 @@ def drawn(rng: np.random.Generator) -> Node:
     indices = (*shape[:shared], *inner[int(rng.integers(3))], int(rng.integers(1, 4 - shared)))
     operand = Operand(indices, INT64, valid=Interval(0, 0 if shape[0] == "batch" and not shared else 1))
     return Node("GatherND", [Operand(tuple(shape)), operand], {"batch_dims": shared}, least={"time": 2})
+
+
+def test_an_axis_of_fixed_size_is_looked_up_by_the_length_of_each_row() -> None:
+    verdict = check(Node("Gather", [Operand(("batch", 3, 5, 2)), number("Min(time, 4)")], {"axis": 2}), "IX5", ROWS)
+    assert rewrites(verdict) == ["look_up_again"]
 
 
 def test_random_grids() -> None:

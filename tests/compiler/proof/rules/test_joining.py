@@ -21,6 +21,7 @@ LEFT, RIGHT = joined([Segment(TIME)]), joined([Segment(TIME, Side.RIGHT)])
 CENTERED = joined([Segment(TIME, Side.RIGHT), Segment(TIME - 1)])
 WITH_NEW = joined([Segment(CACHE, Side.RIGHT), Segment(TIME)])
 GAP = joined([Segment(TIME), Segment(2)])
+AHEAD = joined([Segment(TIME + 4, Side.RIGHT), Segment(TIME + 3)])
 ROWS = "0: rows(batch)"
 
 
@@ -233,6 +234,8 @@ REFUSED = [
     (Node("Split", [along(LEFT), UNKNOWN], {"axis": 1}, outputs=2), "parts of computed sizes"),
     (Node("Split", [along(LEFT), integers(2, 3)], {"axis": 1}, outputs=2), "pieces of 5 entries in all"),
     (Node("Slice", [TABLE, integers(0), number("4 - time", shape=(1,)), integers(1)]), "fewer for longer"),
+    (Node("Slice", [along(LEFT), integers(-1), integers(2**40), integers(1), integers(-1)]), "backwards over a part"),
+    (Node("Slice", [along(AHEAD), integers(2), integers(END), integers(1)]), "by slot, not by position"),
 ]  # fmt: skip
 
 

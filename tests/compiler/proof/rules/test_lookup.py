@@ -6,11 +6,13 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
+from compiler.errors import Refused
 from compiler.graph import model as graphs
 from compiler.proof.facts.facts import Clamp, Fill, Index
 from compiler.proof.facts.interval import ANYTHING, Interval
 from compiler.proof.facts.layout import Segment, Side, joined
 from tests.kit.judged import attack, check, check_refused, integers, rewrites
+from tests.kit.offline import offline, verify_offline
 from tests.kit.soundness import Node, Operand, check_node, constant, number
 
 TIME = graphs.symbol("time")
@@ -149,6 +151,24 @@ def test_indices_that_all_rows_share_stay_within_the_slots() -> None:
     shared = dataclasses.replace(IDS, shape=(1, "late"))
     for data, indices, axis in ((Operand(("time", 3)), shared, 0), (X, dataclasses.replace(IDS, shape=("late",)), 1)):
         assert rewrites(check_node(Node("Gather", [data, indices], {"axis": axis}), trials=25)) == ["in_range"]
+
+
+WRITTEN = """(float[batch,time,4] x, int64[batch,time] ids) => (float[batch,9,4] y)
+    <int64 first = {0}, int64 step = {1}, int64[1] one = {1}, int64[1] two = {2}, int64[2] rest = {9, 4}> {
+    rows = Shape<start = 0, end = 1>(x)  r = Squeeze(rows)  i = Range(first, r, step)  i2 = Unsqueeze(i, one)
+    wide = Shape(ids)  own = Expand(i2, wide)  own3 = Unsqueeze(own, two)  at3 = Unsqueeze(ids, two)
+    index = Concat<axis = 2>(own3, at3)  all = Concat<axis = 0>(rows, rest)  none = ConstantOfShape(all)
+    y = ScatterND<reduction = "REDUCTION">(none, index, x) }"""
+
+
+@pytest.mark.parametrize("reduction", ["add", "mul"])
+def test_what_each_row_writes_into_itself_by_pairs_is_nothing_in_the_padding(reduction: str) -> None:
+    verify_offline(offline(WRITTEN.replace("REDUCTION", reduction)))
+
+
+def test_padded_updates_that_replace_entries_by_pairs_are_refused() -> None:
+    with pytest.raises(Refused, match="replaces entries by padded updates"):
+        verify_offline(offline(WRITTEN.replace("REDUCTION", "none")))
 
 
 def test_updates_in_the_padding_change_nothing() -> None:

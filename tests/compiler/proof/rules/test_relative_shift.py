@@ -3,13 +3,17 @@
 import onnx_ir as ir
 import pytest
 
+from compiler.errors import Refused
 from compiler.graph import model as graphs
 from compiler.proof.facts.case import Case
 from compiler.proof.facts.facts import Fact, make_fact
 from compiler.proof.facts.interval import ANYTHING, Interval
 from compiler.proof.facts.layout import Axis, Rows, Segment, Side, joined, suffix
 from compiler.proof.rules.relative_shift import Chain, match
+from tests.kit.attacked import HERE
 from tests.kit.graphs import node_named, parse
+from tests.kit.soundness import Node, Operand, check_node
+from tests.property.chains import together
 
 TIME, BATCH = graphs.symbol("time"), graphs.symbol("batch")
 CENTERED = joined([Segment(TIME, Side.RIGHT), Segment(TIME - 1)])
@@ -118,6 +122,16 @@ def test_positions_laid_out_otherwise_are_not_recognised() -> None:
 def test_values_that_are_read_in_between_end_a_chain() -> None:
     assert found(SHIFT + " seen = Relu(b)")[0] is None
     assert found(SHIFT + " size = Shape(b)")[0] is not None
+
+
+def test_sizes_that_only_the_shortest_trial_tells_apart_are_not_recognised() -> None:
+    """Of so many channels one frame alone is tried, where time and time**8 are both 1."""
+    turn = {"perm": [0, 1, 3, 2]}
+    many = Operand(("batch", 4096, "time", "time**8"))
+    with pytest.raises(Refused):
+        check_node(
+            Node("Transpose", [many], turn, most={"time": 2}, then=[Node("Transpose", [HERE], turn)]), rule=together
+        )
 
 
 def test_a_single_movement_is_no_chain() -> None:

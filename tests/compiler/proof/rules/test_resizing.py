@@ -98,3 +98,11 @@ def test_the_last_frame_of_every_row_is_repeated_until_their_number_is_even() ->
 def test_other_borders_of_as_many_entries_as_the_length_says_are_refused(more: str, mode: str) -> None:
     with pytest.raises(Refused, match=f"Pad by {mode} of 0 and .* entries"):
         verify_offline(offline(REPEATED.replace("MORE", more).replace("MODE", mode)))
+
+
+def test_more_than_the_entries_joined_behind_frames_is_not_cut_off() -> None:
+    text = """(float[batch,time,4] x, float[batch,3,4] tail) => (float[batch,4] y)
+        <int64[1] axis = {1}, int64[6] pads = {0, 0, 0, 0, -5, 0}>
+        { c = Concat<axis = 1>(x, tail)  p = Pad(c, pads)  y = ReduceMax<keepdims = 0>(p, axis) }"""
+    with pytest.raises(Refused, match="Pad cuts 0 and -5 entries off"):
+        verify_offline(offline(text), shortest=4)
