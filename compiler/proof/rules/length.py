@@ -94,7 +94,7 @@ def filled_shape(case: Case) -> Verdict:
         _, layout = created(case, stated, numbers[at] if numbers is not None and at < len(numbers) else None)
         if layout is not None:
             axes[at] = layout
-    return case.verdict("LN3", "one value at every place", make_fact(axes, lambda region: content), pointwise=True)
+    return case.verdict("LN3", "one value at every place", make_fact(axes, lambda region: content), pointwise=not axes)
 
 
 def range_(case: Case) -> Verdict:

@@ -102,6 +102,19 @@ def test_one_value_at_every_place() -> None:
     assert fact.valid == ZERO
 
 
+FILLED = {
+    "batch;time": "0: rows(batch), 1: [time, left]",
+    "time - 2;3": "0: [time - 2, left]",
+    "batch;0;time": "0: rows(batch), 2: [time, left]",
+}
+
+
+@pytest.mark.parametrize(("shape", "axes"), FILLED.items())
+def test_one_value_along_axes_that_the_shape_makes_is_not_pointwise(shape: str, axes: str) -> None:
+    """No operand has slots whose order could change: that is left to values that lie along them."""
+    assert not check(Node("ConstantOfShape", [number(shape)]), "LN3", axes).pointwise
+
+
 RIGHT = (Frames((Segment(TIME, Side.RIGHT),)),)
 GAP = joined([Segment(TIME), Segment(2)])
 TURN = {"time_axis": 1, "batch_axis": 0}
