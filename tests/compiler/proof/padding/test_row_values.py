@@ -8,6 +8,7 @@ from compiler.graph.stages import Array
 from compiler.proof.padding.row_values import RowValues
 from compiler.proof.padding.valid_slots import Length, ValidSlots
 from tests.kit.graphs import node_named, parse
+from tests.kit.offline import offline, verify_offline
 
 CONSTANTS = """<int64[1] zero = {0}, int64[1] one = {1}, int64[1] last = {-1}, int64 first = {0}, int64 step = {1},
  int64 two = {2}, float half = {0.5}, int64[2] both = {1, 0}, int64[3] wide = {3, 1, 1}>"""
@@ -51,3 +52,21 @@ def test_every_row_holds_what_it_computes_alone(body: str) -> None:
     got = run_model(model, feeds)[str(made.name)]
     for row, wanted in zip(np.broadcast_to(got, (3, *got.shape[1:])), alone, strict=True):
         assert np.array_equal(row[tuple(slice(size) for size in wanted.shape)], wanted)
+
+
+BACKWARDS = f"{LENGTH}  top = Sub(n, step)  r = Sub(top, i)"
+LOOKED_UP = {
+    "a row of indices turned to a column": (
+        "float[batch,time,1,4]", "u = Unsqueeze(r, zero)  t = Transpose<perm = [1, 0]>(u)  y = Gather<axis = 1>(x, t)"
+    ),
+    "pairs of a frame and a channel, with the batch behind": (
+        "float[batch,q]",
+        """u = Unsqueeze(r, one)  c = Mul(u, zero)  pairs = Concat<axis = 1>(u, c)
+        t = Transpose<perm = [1, 2, 0]>(x)  g = GatherND(t, pairs)  y = Transpose<perm = [1, 0]>(g)""",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("result", "body"), LOOKED_UP.values(), ids=LOOKED_UP)
+def test_every_row_looks_up_by_indices_of_its_own(result: str, body: str) -> None:
+    verify_offline(offline(f"(float[batch,time,4] x) => ({result} y) {CONSTANTS} {{ {BACKWARDS}  {body} }}"))

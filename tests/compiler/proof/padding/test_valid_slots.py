@@ -1,5 +1,7 @@
 """Masks and true sizes per row."""
 
+import dataclasses
+
 import numpy as np
 import onnx_ir as ir
 import pytest
@@ -8,11 +10,13 @@ from compiler.errors import Refused
 from compiler.graph.model import Dim, symbol
 from compiler.graph.runners.session import run_model
 from compiler.graph.stages import Array
+from compiler.passes.pad_axes import PadAxes
 from compiler.proof.facts.facts import make_fact
 from compiler.proof.facts.interval import ANYTHING
 from compiler.proof.facts.layout import Axis, Frames, Plain, Rows, Segment, Side, suffix
 from compiler.proof.padding.valid_slots import Length, ValidSlots
-from tests.kit.graphs import parse
+from tests.kit.graphs import copy_of, ops_of, parse
+from tests.kit.offline import check_padded, offline
 
 TIME, BATCH = symbol("time"), symbol("batch")
 ROWS: Axis = (Rows(BATCH),)
@@ -64,3 +68,15 @@ def test_axes_in_any_order_and_merged_with_the_batch() -> None:
 def test_a_shared_value_cannot_be_masked_per_row() -> None:
     with pytest.raises(Refused, match="all rows share"):
         made({1: suffix(TIME)}, 1, (5, TIME))
+
+
+def test_the_mask_of_a_single_row_is_repeated_over_axes_merged_with_its_own() -> None:
+    text = """(float[late,4] x, float[3,time,4] scores) => (float[3,q,4] y, float[r,4] z)
+        <int64[1] flat = {-1}, int64[3] back = {3, -1, 4}, int64[1] four = {4}, int64[1] end = {9223372036854775807},
+         int64[1] zero = {0}>
+        { p = ArgMax<axis = 2, keepdims = 0>(scores)  i = Reshape(p, flat)  g = Gather(x, i)  y = Reshape(g, back)
+          z = Slice(x, four, end, zero) }"""
+    alone = dataclasses.replace(offline(text, axes=("time", "late")), batch_axis=None)
+    outcome = PadAxes().apply(copy_of(alone))
+    assert ops_of(outcome.lowered.model).count("Where") == 1
+    check_padded(alone, outcome, rows=1)
