@@ -32,7 +32,15 @@ from compiler.graph.lengths.symbolic_values import is_placeholder
 from compiler.graph.model import OLDEST_OPSET
 from compiler.graph.stages import Array, Lowered, Outcome, PaddedAxis, StateMap, require_lowered, right_aligned
 from compiler.proof.facts.layout import Side, size_of
-from compiler.proof.facts.lengths import Limit, Longest, infer_settled, least_lengths, longest_lengths
+from compiler.proof.facts.lengths import (
+    Limit,
+    Longest,
+    infer_settled,
+    least_lengths,
+    longest_lengths,
+    require_one_length,
+    with_slots,
+)
 from compiler.proof.facts.meaning import MOST, Known, needs_of_graph
 from compiler.proof.padding.outputs import check_empty, check_outputs
 from compiler.proof.padding.padded_graph import PaddedGraph
@@ -62,7 +70,9 @@ class PadAxes:
             return Outcome(lowered)
         _check_opset(lowered.model)
         axes = _axes(lowered)
-        limits = infer_settled(lowered.model, axes.behind)
+        limits = with_slots(
+            infer_settled(lowered.model, axes.behind), {cache.axis: cache.slots for cache in lowered.caches}
+        )
         _check_axes(lowered.model, axes)
         original = graphs.clone(lowered.model)
         before = sum(1 for _ in lowered.model.graph)
@@ -71,6 +81,7 @@ class PadAxes:
         check_outputs(derivation, lowered)
         work.write(derivation)
         least = _least_lengths(original, axes, work.at_least_one, limits, _sizes(original, derivation))
+        require_one_length(limits, axes.sides)
         most = longest_lengths(limits, axes.sides)
         _require_lengths(least, most)
         _check_slots(lowered.caches, most)

@@ -128,4 +128,52 @@ EQUIVALENT: dict[str, str] = {
     "shape in zip(node.in... -> out is None": (
         "an operand of unknown rank is refused itself, and sizes picked to an unknown rank by the node that picks them"
     ),
+    "proof/padding/lowerings/lookup:look_up_positions: 1 -> 0 in `if array is not None and "
+    "array.ndim == 3 and axis_of_table == 1 and dims[0] == 1:`": (
+        "no table is looked up along axis 0 by positions of each row, so the general form is written, "
+        "which gives the same; more slots than rows are refused by the limit of the Slice"
+    ),
+    "proof/padding/lowerings/number:placed: graphs.dims_of(value) or () -> graphs.dims_of(value) in "
+    "`dims = graphs.dims_of(value) or ()`": (
+        "the plan of the value is made first, and refuses a value of unknown rank"
+    ),
+    "proof/padding/lowerings/row_layout:rows_of: fact.axis(axis) or () -> fact.axis(axis) in `return "
+    "axis, fact.axis(axis) or ()`": ("the axis that holds the rows has a layout, with the rows in it"),
+    "proof/propagation/propagate:_Propagation._judge: array_of(value) is None and _is_bounded(value, "
+    "self.facts[value]) -> _is_bounded(value, self.facts[value])": (
+        "the certificate gets a record of the node that makes a constant as well, which says what the "
+        "records of its readers say of that operand"
+    ),
+    "proof/facts/lengths:smallest: found.is_number and never_falls(size) -> never_falls(size) in "
+    "`return int(found) if found.is_number and never_falls(size) else 0`": (
+        "int() of a size with other names in it is an error, so no slice is written"
+    ),
+    "proof/facts/lengths:_last_entries: isinstance(start, int) and start < 0 and (end == graphs.END) "
+    "and _grows_behind(rows, be... -> isinstance(start, int) and start < 0 and _grows_behind(rows, "
+    "behind) and (after[axis] =...": (
+        "inputs have to be as long for more slices, and the sizes that are settled by it hold for inputs that are"
+    ),
+    "proof/facts/lengths:_last_entries: 0 -> 1 in `if isinstance(start, int) and start < 0 and end "
+    "== graphs.END and _grows_behind(rows, b...`": (
+        "x[0:] has the entries of x, and not Min(0, entries); that x has 0 entries or more would limit nothing"
+    ),
+    "proof/facts/lengths:_above_zero: each != 0 -> each == 0 in `parts = [each for each in "
+    "number.args if each != 0]`": (
+        "no limit is found, and no size settled by it: rules see Max(0, size), which is right at every "
+        "length, as in attacks on nodes"
+    ),
+    "proof/facts/row_value_plans:_reshaped: left != right and isinstance(left, int) and "
+    "isinstance(right, int) and (before if left ... -> left != right and isinstance(left, int) and "
+    "isinstance(right, int)": (
+        "where no axis is left to take from, the error of the empty list takes the place of the refusal"
+    ),
+    "proof/facts/length_data:own_layouts: case.batch is None -> case.batch is not None in `rows = "
+    "None if case.batch is None else symbol(case.batch)`": (
+        "of the batch a plan takes one entry per row before it looks at a layout, and the rows take the "
+        "layout's place in facts; where plans ask for no layout, it only refuses more"
+    ),
+    "proof/facts/shift_invariant_values:_change: value is None or depth == 0 -> depth == 0 in `if "
+    "value is None or depth == 0:`": (
+        "the first value has axes, operands that are left out are passed over, and ONNX demands the others"
+    ),
 }

@@ -381,6 +381,33 @@ def longest_lengths(limits: Mapping[Limit, ir.Node], names: Collection[str]) -> 
     return most
 
 
+def with_slots(limits: Mapping[Limit, ir.Node], slots: Mapping[str, int]) -> dict[Limit, ir.Node]:
+    """Return the limits with the slots of caches in place of their lengths, where a size also grows with others."""
+    fixed = {symbol(name): number for name, number in slots.items()}
+    found: dict[Limit, ir.Node] = {}
+    for (size, most), node in limits.items():
+        is_joined = len(size.free_symbols) > 1 and never_falls(size)
+        found.setdefault((sympy.sympify(size.subs(fixed)) if is_joined else size, most), node)
+    return found
+
+
+def require_one_length(limits: Mapping[Limit, ir.Node], names: Collection[str]) -> None:
+    """Require that every size with an upper limit grows with one length alone, which can then be limited.
+
+    Raises:
+        Refused: `table[: time + others]`: lengths that fit one by one need not fit together.
+    """
+    for (size, most), node in limits.items():
+        joined = sorted(str(name) for name in size.free_symbols)
+        if len(joined) < 2 or never_falls(-size) or never_negative(sympy.sympify(most - size)):
+            continue
+        if not set(joined).isdisjoint(names):
+            raise refuse(
+                f"{node.op_type} takes {size} entries of {most}: no limit of {' or '.join(joined)} alone keeps to that",
+                "slice the table by one length at a time, or compute its entries of arange",
+            ).at(node=str(node.name), op=node.op_type, source=graphs.source_of(node))
+
+
 def keeps_all_counted(size: Dim, counted: Dim, cache: str, slots: int) -> bool:
     """Whether the newest frames that fit the slots are as many as are counted, for every cache length.
 

@@ -157,6 +157,17 @@ def test_a_size_that_a_reshape_would_copy_limits_lengths_where_shape_inference_d
     assert verify_offline(offline(text, WEIGHTS)).lowered.padded_axes[0].minimum == 3
 
 
+def test_two_lengths_that_fit_a_table_one_by_one_need_not_fit_it_together() -> None:
+    """Of 8 rows, the original sums 8 for 5 + 6 frames; by positions of each row the last one would count four times."""
+    text = """(float[batch,time,4] x, float[batch,late,4] w, float[1,8,4] few) => (float[batch,1,4] y)
+        <int64[1] zero = {0}, int64[1] one = {1}>
+        { c = Concat<axis = 1>(x, w)  n = Shape<start = 1, end = 2>(c)  r = Slice(few, zero, n, one)
+          p = ReduceSum<keepdims = 1>(r, one)  q = ReduceSum<keepdims = 1>(c, one)  y = Add(p, q) }"""
+    lowered = offline(text, random_weights({"few": (1, 8, 4)}), axes=("time", "late"))
+    with pytest.raises(Refused, match="no limit of late or time alone"):
+        PadAxes().apply(lowered)
+
+
 def test_a_mask_that_is_left_out_is_noticed() -> None:
     lowered = offline(graph(ACCEPTED["attention"][0]), WEIGHTS)
     other = offline(graph(ACCEPTED["attention"][0]), WEIGHTS)

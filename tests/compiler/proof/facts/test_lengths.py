@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import onnx_ir as ir
 import pytest
 
+from compiler.errors import Refused
 from compiler.graph.model import dims_of, expression, symbol
 from compiler.proof.facts.layout import Side
 from compiler.proof.facts.lengths import (
@@ -13,7 +14,9 @@ from compiler.proof.facts.lengths import (
     keeps_all_counted,
     least_lengths,
     longest_lengths,
+    require_one_length,
     smallest,
+    with_slots,
 )
 from compiler.proof.propagation.propagate import Axes, input_facts, propagate
 from tests.kit.graphs import parse, random_weights
@@ -150,3 +153,15 @@ def test_a_state_of_all_its_slots_is_counted_where_a_call_fills_them() -> None:
 )
 def test_a_size_is_smallest_at_the_least_lengths_where_it_grows(size: str, least: int) -> None:
     assert smallest(expression(size) if "a" in size else int(size), {"a": 6, "b": 2}) == least
+
+
+def test_a_size_of_several_lengths_is_limited_where_all_but_one_are_slots_of_caches() -> None:
+    node = ir.Node("", "Slice", [])
+    limits: dict[Limit, ir.Node] = {(expression("cache + time"), 8): node}
+    with pytest.raises(Refused, match="takes cache \\+ time entries of 8"):
+        require_one_length(limits, ["cache", "time"])
+    fitted = with_slots(limits, {"cache": 5})
+    require_one_length(fitted, ["cache", "time"])
+    assert longest_lengths(fitted, ["cache", "time"])["time"].slots == 3
+    require_one_length({(expression("-cache - time"), -3): node}, ["cache", "time"])  # a lower limit, solved elsewhere
+    require_one_length({(expression("other + more"), 8): node}, ["cache", "time"])
