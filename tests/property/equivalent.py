@@ -176,4 +176,9 @@ EQUIVALENT: dict[str, str] = {
     "value is None or depth == 0:`": (
         "the first value has axes, operands that are left out are passed over, and ONNX demands the others"
     ),
+    "proof/facts/meaning:_needs_of_number.meets: 0 -> 1 in `is_valid = array != 0 if divides else array >= first if "
+    "first == 0 else array > 0` (3)": (
+        "more is asked of the number, so the length from which on it is met is as long or longer, or there is none; "
+        "a number of an axis that is not padded cannot be written per row and is refused"
+    ),
 }

@@ -12,6 +12,7 @@ from compiler.proof.facts.layout import Axis, Rows, Segment, Side, joined, suffi
 from compiler.proof.rules.relative_shift import Chain, match
 from tests.kit.attacked import HERE
 from tests.kit.graphs import node_named, parse
+from tests.kit.judged import integers
 from tests.kit.soundness import Node, Operand, check_node
 from tests.property.chains import together
 
@@ -164,6 +165,16 @@ def cut_from_the_back(last: int, axis: str) -> Chain | None:
 def test_what_the_trials_do_not_reach_is_not_taken_for_granted(last: int) -> None:
     """A cut that leaves everything as it was up to 60 frames changes the places of all frames from there on."""
     assert cut_from_the_back(last, "three") is None
+
+
+def test_a_cut_at_a_number_that_longer_axes_exceed_is_not_followed() -> None:
+    """Up to 120 frames all are kept; of more, 120 are, which is no layout by the number of frames."""
+    cut = Node("Slice", [HERE, integers(0), integers(120), integers(3)])
+    scores, perm = Operand(("batch", 2, "time", 3)), {"perm": [0, 1, 3, 2]}
+    with pytest.raises(Refused, match="cannot be followed"):
+        check_node(
+            Node("Transpose", [scores], perm, least={"time": 100}, most={"time": 140}, then=[cut]), rule=together
+        )
 
 
 @pytest.mark.parametrize(("last", "is_whole"), [(3, False), (4, True), (60, True)])
