@@ -76,8 +76,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7, help="in which both take their turn")
     parser.add_argument("--processor-time", action="store_true", help="count it in place of the time that passes")
     options = parser.parse_args()
-    if options.processor_time:
-        _count_processor_time()
     for name, least in (("tokens", options.tokens), ("voices", min(options.voices)), ("rounds", options.rounds)):
         if least < 1:
             raise BadInput(f"--{name}: expected numbers from 1 on, got {least}; correct it")
@@ -85,7 +83,10 @@ def main() -> None:
         "voices", "one after another, s/s", "at once, s/s", "ratio", "first sound, ms", "gaps over 100 ms",
         "step alone, ms", "steps allow",
     )  # fmt: skip
-    with Runtime(max_streams=2 * max(options.voices)) as runtime:
+    with (
+        _processor_time() if options.processor_time else contextlib.nullcontext(),
+        Runtime(max_streams=2 * max(options.voices)) as runtime,
+    ):
         model = runtime.load(options.bundle, warm_up=True)
         voice = model.bundle.manifest.voice
         if voice is None:
@@ -123,15 +124,22 @@ def main() -> None:
     Console(width=160).print(table)
 
 
-def _count_processor_time() -> None:
+@contextlib.contextmanager
+def _processor_time() -> Iterator[None]:
     """Let the runtime and this benchmark count the processor's time of the process in place of that of the machine."""
     counts = {
         "monotonic_ns": time.process_time_ns,
         "perf_counter": time.process_time,
         "perf_counter_ns": time.process_time_ns,
     }
-    for name, count in counts.items():
-        setattr(time, name, count)
+    before = {name: getattr(time, name) for name in counts}
+    try:
+        for name, count in counts.items():
+            setattr(time, name, count)
+        yield
+    finally:
+        for name, count in before.items():
+            setattr(time, name, count)
 
 
 def _numbers(text: str) -> tuple[int, ...]:
